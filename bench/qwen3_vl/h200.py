@@ -163,8 +163,25 @@ def shallow(plaudit, options):
     from_exact(plaudit, make(options.folder / "shallow", options.tiny, 4, 3, "cuda"), 8)
 
 
+def eight_bits(plaudit, folder):
+    """Memory of the model in bf16 and with weights of eight bits, with what 64 windows need, and how far logits are apart."""
+    def used():
+        free, total = torch.cuda.mem_get_info()
+        return (total - free) / 2**20
+
+    logits = {}
+    for name in (f"int8:{folder}", folder):
+        before = used()
+        logits[name] = torch.tensor(plaudit.ask("logits", name, 64, "videos")["logits"])
+        print(f"  {name}: {used() - before:.0f} MiB on the GPU for it and 64 windows", flush=True)
+    eight, full = logits.values()
+    print(f"  logits of 8 bits from bf16: {largest(eight, full):.4f} at most, {(eight - full).abs().mean():.5f} on average; spread {full.std():.3f}",
+          flush=True)
+
+
 def whole(plaudit, options):
     folder = make(options.folder / "whole", options.tiny, 36, 24, "cuda")
+    eight_bits(plaudit, folder)
     peer = Transformers(folder, torch.bfloat16, "cuda")
     for windows, rounds in ((64, options.rounds), (1, 5), (8, 5), (32, 5)):
         inputs = peer.inputs(windows)
@@ -180,6 +197,7 @@ def whole(plaudit, options):
             "plaudit": lambda: plaudit.ask("score", folder, windows, "videos", 0, 1)["milliseconds"][0],
             "plaudit, shared prefix": lambda: plaudit.ask("score", folder, windows, "shared", 0, 1)["milliseconds"][0],
             "plaudit, prefix and pairs": lambda: plaudit.ask("score", folder, windows, "shared", 2, 1)["milliseconds"][0],
+            "plaudit, 8 bits": lambda: plaudit.ask("score", f"int8:{folder}", windows, "videos", 0, 1)["milliseconds"][0],
         }
         for call in work.values():
             call()
@@ -225,4 +243,5 @@ def main():
     sys.exit(f"failed: {failed}" if failed else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

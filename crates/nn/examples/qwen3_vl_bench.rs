@@ -113,7 +113,7 @@ impl Models {
         let &[folder, count] = words else { return Err("train: two words".into()) };
         let name = format!("{folder} {fine_tuning:?}");
         if !self.trainers.contains_key(&name) {
-            let trainer = VlmTrainer::open(folder, fine_tuning, AdamW::default(), 0)?;
+            let trainer = VlmTrainer::open(folder, Device::Cpu, fine_tuning, AdamW::default(), 0)?;
             self.trainers.insert(name.clone(), trainer);
         }
         let trainer = self.trainers.get_mut(&name).ok_or("no model")?;
@@ -123,7 +123,7 @@ impl Models {
         let examples: Vec<Example> = windows.into_iter().map(example).collect();
         let time = timed(|| {
             trainer.accumulate(&examples, 1.0)?;
-            trainer.step(1e-5, Some(1.0));
+            trainer.step(1e-5, Some(1.0))?;
             Ok(())
         })?;
         Ok(time.to_string())

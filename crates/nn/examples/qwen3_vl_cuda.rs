@@ -6,7 +6,10 @@
 //! logits FOLDER WINDOWS LAYOUT       the logits of the first 256 tokens after windows, on the GPU
 //! score FOLDER WINDOWS LAYOUT STEPS TIMES   milliseconds of each of so many calls, after one that is not counted
 //! kernels FOLDER WINDOWS LAYOUT      the time of each kernel in such a call
+//! labels FOLDER FILE                 what a judge says of windows in a file, and what it says with weights of eight bits
 //! ```
+//!
+//! `int8:FOLDER` is the model with weights of eight bits.
 //!
 //! A window is two views of four frames of 128 pixels; LAYOUT is `videos` or `shared`. With STEPS 0 each window has frames of
 //! its own, and no pairs of them are kept; with STEPS n a window begins n frames after the one before, also from call to
@@ -20,11 +23,12 @@ use std::io::BufRead;
 use std::ops::Range;
 use std::time::Instant;
 
+use plaudit_nn::Weights;
 use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::gpu::matmul_flops;
 use plaudit_nn::qwen3_vl::{
-    Adapter, Decoding, FrameSampling, GenerateOptions, Inputs, Processor, PromptLayout, QwenVl, RgbImage,
-    ScoreCache, VlmError, trend_question,
+    Adapter, Decoding, FrameSampling, GenerateOptions, Inputs, Processor, PromptLayout, Quantization, QwenVl,
+    RgbImage, ScoreCache, VlmError, trend_question,
 };
 use serde_json::{Value, json};
 
@@ -88,7 +92,7 @@ struct Models {
 impl Models {
     fn open(&mut self, folder: &str) -> Outcome<&QwenVl> {
         if !self.opened.contains_key(folder) {
-            let model = QwenVl::open(folder, Device::Cuda(0), Precision::Bf16)?;
+            let model = open(folder)?;
             self.opened.insert(folder.to_owned(), model);
         }
         Ok(&self.opened[folder])
@@ -135,9 +139,66 @@ impl Models {
                 let row = |time: &plaudit_nn::qwen3_vl::KernelTime| json!({ "kernel": time.kernel, "ms": time.milliseconds, "calls": time.calls });
                 Ok(times.iter().map(row).collect())
             }
+            ["labels", folder, file] => labels(folder, file),
             _ => Err("no such request".into()),
         }
     }
+}
+
+/// A model on the GPU, with weights of eight bits if its name asks for it.
+fn open(name: &str) -> Result<QwenVl, VlmError> {
+    let (folder, quantization) = match name.strip_prefix("int8:") {
+        Some(folder) => (folder, Quantization::Int8),
+        None => (name, Quantization::None),
+    };
+    QwenVl::open_quantized(folder, None, Device::Cuda(0), Precision::Bf16, quantization)
+}
+
+/// Windows of a safetensors file: `frames` `[windows, views, frames, height, width, 3]` of bytes, and `question`, bytes of text. How
+/// often the label is that of fp32 on the CPU, in bf16 and with weights of eight bits; how often the last two are alike.
+fn labels(folder: &str, file: &str) -> Outcome<Value> {
+    let stored = Weights::read(file)?;
+    let frames = stored.get("frames").ok_or("no frames")?;
+    let [count, views, length, height, width, 3] = frames.shape()[..] else {
+        return Err("other axes".into());
+    };
+    let bytes = frames.elements::<u8>().ok_or("frames are no bytes")?;
+    let question = stored.get("question").and_then(|text| text.elements::<u8>()).ok_or("no question")?;
+    let question = String::from_utf8(question.to_vec())?;
+    let models = [
+        QwenVl::open(folder, Device::Cpu, Precision::Fp32)?,
+        open(folder)?,
+        open(&format!("int8:{folder}"))?,
+    ];
+    let labels = models[0].processor().tokenizer().first_tokens(&LABELS)?;
+    let image = height * width * 3;
+    let window = |i: usize| {
+        let view = |view: usize| {
+            let of = |t: usize| &bytes[((i * views + view) * length + t) * image..][..image];
+            (0..length).map(|t| RgbImage { rgb: of(t), height, width }).collect::<Vec<_>>()
+        };
+        let views: Vec<Vec<RgbImage<'_>>> = (0..views).map(view).collect();
+        let (sampling, layout) = (FrameSampling::Sampled, PromptLayout::VideosFirst);
+        models[0].processor().window(&views, 24.0, sampling, &question, layout)
+    };
+    let windows = (0..count).map(window).collect::<Result<Vec<_>, _>>()?;
+    let said = |model: &QwenVl| {
+        let mut said = Vec::new();
+        for some in windows.chunks(32) {
+            let logits = model.label_logits(some, &labels)?;
+            said.extend(
+                logits.iter().map(|row| (0..3).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap_or(0)),
+            );
+        }
+        Ok::<_, VlmError>(said)
+    };
+    let [exact, half, eight] = [said(&models[0])?, said(&models[1])?, said(&models[2])?];
+    let alike = |a: &[usize], b: &[usize]| a.iter().zip(b).filter(|(a, b)| a == b).count();
+    let said = [0, 1, 2].map(|label| half.iter().filter(|said| **said == label).count());
+    Ok(json!({
+        "windows": count, "bf16_as_fp32": alike(&half, &exact), "int8_as_fp32": alike(&eight, &exact),
+        "int8_as_bf16": alike(&eight, &half), "said": said,
+    }))
 }
 
 /// Compares with the CPU in fp32, whose own bf16 stands beside as a measure of what rounding does. Batches of 1, 3 and

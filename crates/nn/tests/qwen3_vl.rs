@@ -8,8 +8,8 @@ use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, Device, Precision};
 use plaudit_nn::qwen3_vl::{
     Adapter, ContentPart, Decoding, Example, FineTuning, FrameSampling, GenerateOptions, Inputs, LoraConfig,
-    Message, Padding, Processor, PromptLayout, QwenVl, RgbImage, Role, ScoreCache, Trace, Visual, VlmError,
-    VlmTrainer, chat, trend_question,
+    Message, Padding, Processor, PromptLayout, Quantization, QwenVl, Recompute, RgbImage, Role, ScoreCache,
+    Trace, Visual, VlmError, VlmTrainer, chat, trend_question,
 };
 
 /// Logits and vision features may differ by this.
@@ -570,7 +570,8 @@ fn relative(found: &[f32], expected: &[f32]) -> f32 {
 
 fn adapter_trainer() -> VlmTrainer {
     let fine_tuning = FineTuning::Lora(LoraConfig { rank: 4, alpha: 4.0, ..LoraConfig::default() });
-    let mut trainer = VlmTrainer::open(folder("model"), &fine_tuning, AdamW::default(), 0).unwrap();
+    let mut trainer =
+        VlmTrainer::open(folder("model"), Device::Cpu, &fine_tuning, AdamW::default(), 0).unwrap();
     trainer.load_adapter(&Adapter::open(folder("lora")).unwrap()).unwrap();
     trainer
 }
@@ -583,15 +584,15 @@ fn a_step_with_adapters_is_that_of_peft() {
     let number = |name: &str| f64::from(case.f32(name).unwrap()[0]);
     let loss = trainer.accumulate(&examples, 1.0).unwrap();
     assert!((loss - number("loss")).abs() < 1e-5, "{loss}");
-    let gradients = trainer.gradients();
+    let gradients = trainer.gradients().unwrap();
     assert_eq!(gradients.len(), 2 * 38);
     for (name, gradient) in gradients.iter() {
         let off = relative(&gradient.to_f32().unwrap(), &case.f32(&format!("grad.{name}")).unwrap());
         assert!(off < 1e-3, "{name} is off by {off}");
     }
-    let outcome = trainer.step(1e-3, Some(1.0));
+    let outcome = trainer.step(1e-3, Some(1.0)).unwrap();
     assert!((outcome.grad_norm / number("grad_norm") - 1.0).abs() < 1e-5);
-    let state = trainer.state();
+    let state = trainer.state().unwrap();
     for name in gradients.names() {
         let off = worst(&state.f32(name).unwrap(), &case.f32(&format!("after.{name}")).unwrap());
         assert!(off < 1e-5, "{name} is off by {off}");
@@ -603,11 +604,12 @@ fn a_step_with_adapters_is_that_of_peft() {
 fn gradients_of_all_weights_are_those_of_torch() {
     let case = case("more/full_step");
     let fine_tuning = FineTuning::Full;
-    let mut trainer = VlmTrainer::open(folder("model"), &fine_tuning, AdamW::default(), 0).unwrap();
+    let mut trainer =
+        VlmTrainer::open(folder("model"), Device::Cpu, &fine_tuning, AdamW::default(), 0).unwrap();
     let examples = examples(trainer.processor(), false);
     let loss = trainer.accumulate(&examples, 1.0).unwrap();
     assert!((loss - f64::from(case.f32("loss").unwrap()[0])).abs() < 1e-5, "{loss}");
-    let gradients = trainer.gradients();
+    let gradients = trainer.gradients().unwrap();
     assert_eq!(gradients.len(), 121);
     for (name, gradient) in gradients.iter() {
         let numbers = gradient.to_f32().unwrap();
@@ -626,11 +628,11 @@ fn gradient_checkpointing_gives_the_same_gradients() {
         let mut trainer = adapter_trainer();
         let examples = examples(trainer.processor(), tail);
         let loss = trainer.accumulate(&examples, 0.5).unwrap();
-        let all_kept = trainer.gradients();
+        let all_kept = trainer.gradients().unwrap();
         let mut trainer = adapter_trainer();
-        trainer.set_checkpointing(true);
+        trainer.set_recompute(Recompute::Always);
         assert!((trainer.accumulate(&examples, 0.5).unwrap() - loss).abs() < 1e-5);
-        let gradients = trainer.gradients();
+        let gradients = trainer.gradients().unwrap();
         assert_eq!(gradients.len(), all_kept.len());
         for (name, gradient) in gradients.iter() {
             let off = relative(&gradient.to_f32().unwrap(), &all_kept.f32(name).unwrap());
@@ -645,20 +647,21 @@ fn training_goes_on_from_a_saved_state() {
     let examples = examples(first.processor(), false);
     let step = |trainer: &mut VlmTrainer| {
         let loss = trainer.accumulate(&examples, 1.0).unwrap();
-        trainer.step(1e-2, Some(1.0));
+        trainer.step(1e-2, Some(1.0)).unwrap();
         loss
     };
     step(&mut first);
     let mut second = adapter_trainer();
-    second.restore(&first.state()).unwrap();
+    second.restore(&first.state().unwrap()).unwrap();
     assert_eq!(step(&mut first), step(&mut second));
-    assert_eq!(first.state(), second.state());
+    assert_eq!(first.state().unwrap(), second.state().unwrap());
     let learned = first.loss(&examples).unwrap();
     assert!(learned < adapter_trainer().loss(&examples).unwrap(), "{learned}");
 
     // What was learned is what is served.
     let merged =
-        QwenVl::open_with(folder("model"), first.adapter().as_ref(), Device::Cpu, Precision::Fp32).unwrap();
+        QwenVl::open_with(folder("model"), first.adapter().unwrap().as_ref(), Device::Cpu, Precision::Fp32)
+            .unwrap();
     let inputs: Vec<Inputs> = examples.iter().map(|example| example.inputs.clone()).collect();
     let (served, tuned) =
         (merged.label_logits(&inputs, &[1, 279]).unwrap(), first.label_logits(&inputs, &[1, 279]));
@@ -674,7 +677,7 @@ fn a_model_trained_from_scratch_learns_and_is_opened_again() {
     let before = trainer.loss(&examples).unwrap();
     for _ in 0..12 {
         trainer.accumulate(&examples, 1.0).unwrap();
-        trainer.step(3e-3, Some(1.0));
+        trainer.step(3e-3, Some(1.0)).unwrap();
     }
     let after = trainer.loss(&examples).unwrap();
     assert!(after < 0.7 * before, "{before} to {after}");
@@ -743,6 +746,58 @@ fn rounded_products_give_the_same_answers() {
     }
     let options = GenerateOptions { max_new_tokens: 1, decoding: Decoding::Greedy };
     assert_eq!(model.generate(&windows, &options).unwrap(), rounded.generate(&windows, &options).unwrap());
+}
+
+#[test]
+fn what_a_gpu_does_not_train_is_refused_by_name() {
+    let open = |fine_tuning: &FineTuning| {
+        VlmTrainer::open(folder("model"), Device::Cuda(0), fine_tuning, AdamW::default(), 0)
+    };
+    let refused = open(&FineTuning::Full).unwrap_err().to_string();
+    assert!(refused.contains("training of all weights of a vision-language model on a GPU"), "{refused}");
+    if !plaudit_nn::gpu::count().is_ok_and(|count| count > 0) {
+        let refused = open(&FineTuning::Lora(LoraConfig::default())).unwrap_err();
+        assert!(refused.is_device_error(), "{refused}");
+    }
+}
+
+/// Where there is a GPU: losses and gradients of a step, compared with peft's in fp32.
+#[test]
+fn a_step_on_a_gpu_is_that_of_peft_but_for_rounding() {
+    if !plaudit_nn::gpu::count().is_ok_and(|count| count > 0) {
+        return;
+    }
+    let case = case("more/lora_step");
+    let fine_tuning = FineTuning::Lora(LoraConfig { rank: 4, alpha: 4.0, ..LoraConfig::default() });
+    let mut trainer =
+        VlmTrainer::open(folder("model"), Device::Cuda(0), &fine_tuning, AdamW::default(), 0).unwrap();
+    trainer.load_adapter(&Adapter::open(folder("lora")).unwrap()).unwrap();
+    let examples = examples(trainer.processor(), true);
+    let number = |name: &str| f64::from(case.f32(name).unwrap()[0]);
+    let loss = trainer.accumulate(&examples, 1.0).unwrap();
+    assert!((loss / number("loss") - 1.0).abs() < 0.01, "{loss}");
+    let gradients = trainer.gradients().unwrap();
+    assert_eq!(gradients.len(), 2 * 38);
+    for (name, gradient) in gradients.iter() {
+        let (found, expected) = (gradient.to_f32().unwrap(), case.f32(&format!("grad.{name}")).unwrap());
+        let length = |numbers: &mut dyn Iterator<Item = f32>| numbers.map(|x| x * x).sum::<f32>().sqrt();
+        let off = length(&mut found.iter().zip(&expected).map(|(a, b)| a - b));
+        let off = off / length(&mut expected.iter().copied());
+        assert!(off < 0.08, "{name} is off by {off}");
+    }
+    let outcome = trainer.step(1e-3, Some(1.0)).unwrap();
+    assert!((outcome.grad_norm / number("grad_norm") - 1.0).abs() < 0.03);
+    assert!((trainer.loss(&examples).unwrap() / number("loss_after") - 1.0).abs() < 0.02);
+}
+
+#[test]
+fn weights_of_eight_bits_are_refused_on_the_cpu() {
+    let open = |quantization| {
+        QwenVl::open_quantized(folder("model"), None, Device::Cpu, Precision::Bf16, quantization)
+    };
+    assert!(open(Quantization::None).is_ok());
+    let refused = open(Quantization::Int8).unwrap_err().to_string();
+    assert!(refused.contains("eight bits"), "{refused}");
 }
 
 #[test]

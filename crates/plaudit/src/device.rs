@@ -52,20 +52,32 @@ impl std::fmt::Display for DeviceChoice {
 pub enum GpuWork {
     /// Scoring with an image classifier, or training it.
     Classifier,
-    /// Scoring with a vision-language model.
+    /// Scoring with a vision-language model, or training its adapters.
     VisionLanguage,
+    /// Training a policy on images.
+    Policy,
 }
 
 impl GpuWork {
     fn libraries(self) -> &'static [Library] {
         match self {
-            Self::Classifier => &[Library::Nvrtc],
+            Self::Classifier | Self::Policy => &[Library::Nvrtc],
             Self::VisionLanguage => &[Library::Nvrtc, Library::CublasLt],
         }
     }
 }
 
 impl DeviceChoice {
+    /// Where the choice is free, the GPU that a placement names, if there is one of that number.
+    #[must_use]
+    pub fn or_placed(self, place: Option<usize>) -> Self {
+        let is_there = |index: &usize| *index > 0 && gpu::count().is_ok_and(|count| *index < count);
+        match (self, place.filter(is_there)) {
+            (Self::Auto, Some(index)) => Self::Cuda(index),
+            _ => self,
+        }
+    }
+
     /// The device. One that was chosen here, and not by the user, is said once.
     ///
     /// # Errors
@@ -182,6 +194,8 @@ mod tests {
         assert!(refused.contains("CPU") || refused.contains("CUDA"), "{refused}");
         assert!(DeviceChoice::Auto.resolve(GpuWork::VisionLanguage).is_ok());
         assert_eq!(DeviceChoice::Cpu.resolve(GpuWork::Classifier).unwrap(), Device::Cpu);
+        assert_eq!(DeviceChoice::Auto.or_placed(Some(9999)), DeviceChoice::Auto);
+        assert_eq!(DeviceChoice::Cpu.or_placed(Some(0)), DeviceChoice::Cpu);
     }
 
     #[test]

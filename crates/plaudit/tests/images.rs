@@ -142,6 +142,9 @@ fn what_cannot_be_seen_is_refused_before_the_first_step() {
             vec!["none.pt", "encoder_config"],
         ),
         (vec!["actor.model.state_dim=42"], vec!["state_dim", "29", "42"]),
+        // No GPU of this number anywhere.
+        (vec!["actor.model.device=cuda:9999"], vec!["actor.model.device", "plaudit device"]),
+        (vec!["actor.model.device=tpu"], vec!["actor.model.device", "give auto, cpu, cuda or cuda:N"]),
     ] {
         check(&words("train", "maniskill_ppo_cnn", &more), &said);
     }

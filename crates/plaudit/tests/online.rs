@@ -7,6 +7,11 @@ use crate::runs::{command, curve, plaudit, refused, succeeds, wait_for};
 
 /// Scripted episodes of 32 pixels, some of which succeed, and a model that learned from them.
 fn model(here: &Path, kind: &str) {
+    episodes(here);
+    model_of_episodes(here, kind, "model", "data.guards=[]");
+}
+
+fn episodes(here: &Path) {
     succeeds(
         here,
         &[
@@ -21,6 +26,10 @@ fn model(here: &Path, kind: &str) {
             "actor.model.noise=0.05",
         ],
     );
+}
+
+fn model_of_episodes(here: &Path, kind: &str, run: &str, guards: &str) {
+    let run = format!("runner.logger.log_path={run}");
     let (recipe, steps) = match kind {
         "progress" => ("reward_training_progress", "runner.max_steps=80"),
         _ => ("reward_training", "runner.max_steps=30"),
@@ -40,7 +49,8 @@ fn model(here: &Path, kind: &str) {
             "actor.optim.lr=3e-3",
             steps,
             "runner.val_check_interval=15",
-            "runner.logger.log_path=model",
+            guards,
+            &run,
         ],
     );
 }
@@ -105,6 +115,30 @@ fn a_killed_run_goes_on_to_the_same_policy_and_the_same_model() {
     let page =
         succeeds(here, &["reward", "eval", "whole/checkpoints/global_step_4/reward_model", "episodes"]);
     assert!(page.contains("value-order correlation"), "{page}");
+}
+
+/// A model that leaves conditions to the state learns from the policy's frames in which they hold, and from no others.
+#[test]
+fn a_model_with_conditions_learns_from_frames_in_which_they_hold() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    episodes(here);
+    // Nothing moves so fast; and no cube is lifted within six steps.
+    model_of_episodes(here, "resnet", "slow", "data.guards=[\"abs(state[9:16])<=100\"]");
+    model_of_episodes(here, "resnet", "lifted", "data.guards=[\"state[31]>0.05\"]");
+    let learned_from = |model: &str| -> (Vec<usize>, String) {
+        let (path, run) = (format!("reward.model.model_path={model}"), format!("runner.logger.log_path={model}_run"));
+        let more = ["runner.max_epochs=2", "env.train.use_full_state=true", "data.fail_success_ratio=2", &path, &run];
+        let output = plaudit(here, &learning(&more));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        let frames = said.lines().filter_map(|line| line.split_once(" of the reward model, on ")?.1.split(' ').next());
+        (frames.map(|count| count.parse().unwrap()).collect(), said)
+    };
+    let (slow, said) = learned_from("slow");
+    assert_eq!(slow, [24, 48], "the last frames of 12 environments, two episodes each: {said}");
+    let (lifted, said) = learned_from("lifted");
+    assert!(lifted.is_empty(), "no frame is its concern: {said}");
 }
 
 /// A model of progress learns from demonstrations, says how well it orders frames, and can be a potential or a term.

@@ -357,6 +357,9 @@ fn what_cannot_be_learned_from_is_refused_before_the_first_step() {
     check(&["actor.model.init=pretrained"], "nothing is downloaded");
     check(&["actor.model.init=pretrained", "actor.model.model_path=windows"], "config.json");
     check(&["actor.model.is_lora=true"], "these are random");
+    check(&["actor.model.device=cuda"], "all weights of a judge are trained on the CPU");
+    check(&["actor.model.device=gpu"], "`gpu` is no device");
+    check(&["actor.model.gradient_checkpointing=maybe"], "maybe");
     check(&["runner.early_stop.monitor=auc"], "a judge has three");
     check(&["data.data_root=nowhere"], "plaudit dataset windows");
     check(&["actor.model.text_config.head_dim=30"], "mrope_section");

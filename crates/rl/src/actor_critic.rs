@@ -103,6 +103,16 @@ pub struct ActorCritic {
     head: ActionHead,
 }
 
+/// What networks on images are made of, for those who compute them elsewhere.
+pub(crate) struct ImageParts<'a> {
+    pub(crate) vision_encoder: &'a VisionEncoder,
+    pub(crate) mix: &'a Mlp,
+    pub(crate) actor: &'a Mlp,
+    pub(crate) critic: &'a Mlp,
+    /// Where the parameters of the actor's own network lie.
+    pub(crate) actor_range: Range<usize>,
+}
+
 /// What a forward pass over a batch keeps for the backward pass.
 #[derive(Debug, Clone, Default)]
 pub struct ForwardPass {
@@ -188,6 +198,13 @@ impl ActorCritic {
     /// The vision encoder, for policies on images.
     pub fn vision_encoder(&self) -> Option<&VisionEncoder> {
         self.image_backbone.as_ref().map(|image_backbone| &image_backbone.vision_encoder)
+    }
+
+    /// What it is made of, on images.
+    pub(crate) fn image_parts(&self) -> Option<ImageParts<'_>> {
+        let ImageBackbone { vision_encoder, mix } = self.image_backbone.as_ref()?;
+        let actor_range = self.actor_net_range();
+        Some(ImageParts { vision_encoder, mix, actor: &self.actor, critic: &self.critic, actor_range })
     }
 
     /// The cameras whose images the networks take: none on states, or above a frozen trunk.

@@ -12,6 +12,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use plaudit_core::{Policy, PolicyError, Reward, RewardColumn, RewardError, Segment};
+use plaudit_nn::gpu::GpuError;
 use plaudit_nn::{Weights, WeightsError};
 use thiserror::Error;
 
@@ -140,6 +141,9 @@ pub enum LearnError {
     /// A reward that failed while it relabelled.
     #[error(transparent)]
     Relabel(#[from] RewardError),
+    /// A GPU that failed.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
     /// A file of a checkpoint that cannot be read.
     #[error(transparent)]
     Unreadable(#[from] WeightsError),

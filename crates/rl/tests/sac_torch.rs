@@ -1,12 +1,17 @@
 //! Soft actor-critic against PyTorch: samples, losses, gradients, optimisers and targets (`torch_sac/make_fixtures.py`).
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
+#![allow(unsafe_code, clippy::print_stderr)] // the emulator of a GPU is a library of C++
+
+#[path = "../../nn/tests/emulator/mod.rs"]
+mod emulator;
 
 use std::path::{Path, PathBuf};
 
 use plaudit_core::{ActionSpace, End, FrameShape, Schedule, Seed};
 use plaudit_nn::Weights;
 use plaudit_nn::dense::encoder::{ConvLayer, ConvReadout};
+use plaudit_nn::dense::gpu::GpuKernels;
 use plaudit_nn::dense::{Activation, AdamSettings};
 use plaudit_pyfiles::{self as pyfiles, PyValue};
 use plaudit_rl::replay::{Amount, ObsBuffer, RelabelSettings, ReplaySettings, Transitions};
@@ -202,34 +207,48 @@ fn checkpoint(sac: &Sac) -> Weights {
 #[test]
 fn whole_updates_are_pytorchs() {
     for name in ["sac", "redq", "crossq", "plain", "images"] {
-        let fixtures = fixtures_in(if name == "images" { "images.pkl" } else { "cases.pkl" });
-        let case = fixtures.get("cases").unwrap().get(name).unwrap();
-        let mut sac = Sac::new(settings(case.get("settings").unwrap()), Vec::new(), Seed::new(1)).unwrap();
-        let mut initial = Weights::new();
-        for (key, value) in case.get("initial").unwrap().as_dict().unwrap().iter() {
-            initial.insert(key.as_str().unwrap(), value.as_array().unwrap().clone());
-        }
-        sac.load(&initial).unwrap();
-        for (at, step) in case.get("steps").unwrap().as_items().unwrap().iter().enumerate() {
-            let (transitions, update_noise) = batch(step);
-            let metrics = sac.update_on(transitions, update_noise).unwrap();
-            let logged = step.get("logged").unwrap().as_dict().unwrap();
-            for (key, value) in logged.iter() {
-                let key = key.as_str().unwrap();
-                let ours = metrics.get(key).unwrap_or_else(|| panic!("{name} does not log {key}"));
-                let what = format!("{name} step {at} {key}");
-                // Log-probabilities are sums of terms up to ten, in 32 bits.
-                assert_close(&what, &[ours as f32], &[value.to_f64().unwrap() as f32], 2e-5, 1e-5);
-            }
-        }
-        let ours = checkpoint(&sac);
-        for (key, value) in case.get("after").unwrap().as_dict().unwrap().iter() {
+        compare_updates(name, None);
+    }
+}
+
+#[test]
+fn whole_updates_on_a_gpu_are_pytorchs() {
+    if let Some(kernels) = emulator::emulated() {
+        compare_updates("images", Some(kernels));
+    }
+}
+
+fn compare_updates(name: &str, kernels: Option<GpuKernels>) {
+    let fixtures = fixtures_in(if name == "images" { "images.pkl" } else { "cases.pkl" });
+    let case = fixtures.get("cases").unwrap().get(name).unwrap();
+    let mut sac = Sac::new(settings(case.get("settings").unwrap()), Vec::new(), Seed::new(1)).unwrap();
+    let mut initial = Weights::new();
+    for (key, value) in case.get("initial").unwrap().as_dict().unwrap().iter() {
+        initial.insert(key.as_str().unwrap(), value.as_array().unwrap().clone());
+    }
+    if let Some(kernels) = kernels {
+        sac.use_gpu(kernels).unwrap();
+    }
+    sac.load(&initial).unwrap();
+    for (at, step) in case.get("steps").unwrap().as_items().unwrap().iter().enumerate() {
+        let (transitions, update_noise) = batch(step);
+        let metrics = sac.update_on(transitions, update_noise).unwrap();
+        let logged = step.get("logged").unwrap().as_dict().unwrap();
+        for (key, value) in logged.iter() {
             let key = key.as_str().unwrap();
-            let what = format!("{name} {key}");
-            let found = ours.f32(key).unwrap_or_else(|| panic!("{what} is missing"));
-            // Adam divides gradients by their size, so that those near zero carry their rounding into the weights.
-            assert_close(&what, &found, &value.as_array().unwrap().to_f32().unwrap(), 1e-4, 2e-6);
+            let ours = metrics.get(key).unwrap_or_else(|| panic!("{name} does not log {key}"));
+            let what = format!("{name} step {at} {key}");
+            // Log-probabilities are sums of terms up to ten, in 32 bits.
+            assert_close(&what, &[ours as f32], &[value.to_f64().unwrap() as f32], 2e-5, 1e-5);
         }
+    }
+    let ours = checkpoint(&sac);
+    for (key, value) in case.get("after").unwrap().as_dict().unwrap().iter() {
+        let key = key.as_str().unwrap();
+        let what = format!("{name} {key}");
+        let found = ours.f32(key).unwrap_or_else(|| panic!("{what} is missing"));
+        // Adam divides gradients by their size, so that those near zero carry their rounding into the weights.
+        assert_close(&what, &found, &value.as_array().unwrap().to_f32().unwrap(), 1e-4, 2e-6);
     }
 }
 

@@ -32,6 +32,7 @@ mod backward;
 pub mod encoder;
 mod ensemble;
 mod forward;
+pub mod gpu;
 mod init;
 mod layout;
 mod memory_plan;

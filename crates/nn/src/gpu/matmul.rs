@@ -18,6 +18,46 @@ const TRANSPOSED: i32 = 1;
 /// Plans that are kept. Batches of new sizes need new ones.
 const MAX_PLANS: usize = 512;
 
+/// A matrix of bf16 numbers, row after row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Matrix {
+    pub(crate) at: Address,
+    /// Numbers from row to row.
+    pub(crate) stride: usize,
+    /// Whether its rows are taken for columns.
+    pub(crate) transposed: bool,
+}
+
+impl Matrix {
+    pub(crate) fn new(at: Address, stride: usize) -> Self {
+        Self { at, stride, transposed: false }
+    }
+
+    pub(crate) fn transposed(self) -> Self {
+        Self { transposed: !self.transposed, ..self }
+    }
+}
+
+/// `out = factor * left right`, then an epilogue. Sums are floats.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Product {
+    /// `[rows, inner]`
+    pub(crate) left: Matrix,
+    /// `[inner, columns]`
+    pub(crate) right: Matrix,
+    /// Rows, columns and inner.
+    pub(crate) size: [usize; 3],
+    pub(crate) factor: f32,
+    pub(crate) epilogue: Epilogue,
+    /// What [`Epilogue::Add`] adds, laid out as the result; mostly the result itself.
+    pub(crate) added: Address,
+    pub(crate) out: Address,
+    /// Numbers from row to row of the result.
+    pub(crate) stride: usize,
+    /// Whether the result is floats, and not bf16.
+    pub(crate) floats: bool,
+}
+
 /// `y = x w^T`, then an epilogue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matmul {
@@ -73,21 +113,42 @@ impl Epilogue {
 
 /// What a plan depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct MatmulShape {
-    rows: usize,
-    inputs: usize,
-    outputs: usize,
-    stride: usize,
+struct ProductShape {
+    size: [usize; 3],
+    strides: [usize; 3],
+    transposed: [bool; 2],
+    floats: bool,
     epilogue: u32,
     adds: bool,
+    /// Bytes that all addresses are multiples of.
+    alignment: u32,
 }
+
+impl ProductShape {
+    fn of(product: &Product) -> Self {
+        let Product { left, right, size, epilogue, added, out, stride, floats, .. } = *product;
+        let addresses = left.at.0 | right.at.0 | out.0 | if epilogue.adds() { added.0 } else { 0 };
+        Self {
+            size,
+            strides: [left.stride, right.stride, stride],
+            transposed: [left.transposed, right.transposed],
+            floats,
+            epilogue: epilogue.to_cublas() as u32,
+            adds: epilogue.adds(),
+            alignment: 1 << addresses.trailing_zeros().min(MOST_ALIGNED),
+        }
+    }
+}
+
+/// What the library takes addresses to be multiples of unless it is told: 2 to the power of this.
+const MOST_ALIGNED: u32 = 8;
 
 /// A cuBLASLt plan for matrices of some shape.
 struct MatmulPlan {
     operation: sys::cublasLtMatmulDesc_t,
-    weight: sys::cublasLtMatrixLayout_t,
-    x: sys::cublasLtMatrixLayout_t,
-    y: sys::cublasLtMatrixLayout_t,
+    left: sys::cublasLtMatrixLayout_t,
+    right: sys::cublasLtMatrixLayout_t,
+    out: sys::cublasLtMatrixLayout_t,
     algorithm: sys::cublasLtMatmulAlgo_t,
 }
 
@@ -95,9 +156,9 @@ impl Drop for MatmulPlan {
     fn drop(&mut self) {
         // SAFETY: made in `plan`, and dropped once. What is in flight has its own copies.
         unsafe {
-            let _ = result::destroy_matrix_layout(self.weight);
-            let _ = result::destroy_matrix_layout(self.x);
-            let _ = result::destroy_matrix_layout(self.y);
+            let _ = result::destroy_matrix_layout(self.left);
+            let _ = result::destroy_matrix_layout(self.right);
+            let _ = result::destroy_matrix_layout(self.out);
             let _ = result::destroy_matmul_desc(self.operation);
         }
     }
@@ -107,7 +168,7 @@ impl Drop for MatmulPlan {
 pub(crate) struct Cublas {
     handle: sys::cublasLtHandle_t,
     workspace: CudaSlice<u8>,
-    plans: HashMap<MatmulShape, MatmulPlan>,
+    plans: HashMap<ProductShape, MatmulPlan>,
 }
 
 // SAFETY: handle and plans belong to no thread, and are used by one at a time (`&mut self`).
@@ -128,20 +189,35 @@ impl Cublas {
         Ok(Self { handle, workspace: gpu.alloc(WORKSPACE)?, plans: HashMap::new() })
     }
 
-    /// Multiplies, after all that was asked for before.
+    /// A linear layer, after all that was asked for before.
     pub(crate) fn run(&mut self, gpu: &mut Gpu, what: &'static str, matmul: &Matmul) -> Result<(), GpuError> {
         let Matmul { x, weight, epilogue, y, stride, rows, inputs, outputs } = *matmul;
-        if rows == 0 {
+        let product = Product {
+            left: Matrix::new(x, inputs),
+            right: Matrix::new(weight, inputs).transposed(),
+            size: [rows, outputs, inputs],
+            factor: 1.0,
+            epilogue,
+            added: y,
+            out: y,
+            stride,
+            floats: false,
+        };
+        self.multiply(gpu, what, &product)
+    }
+
+    /// Multiplies, after all that was asked for before.
+    pub(crate) fn multiply(
+        &mut self,
+        gpu: &mut Gpu,
+        what: &'static str,
+        product: &Product,
+    ) -> Result<(), GpuError> {
+        let Product { left, right, epilogue, added, out, factor, .. } = *product;
+        if product.size.contains(&0) {
             return Ok(());
         }
-        let shape = MatmulShape {
-            rows,
-            inputs,
-            outputs,
-            stride,
-            epilogue: epilogue.to_cublas() as u32,
-            adds: epilogue.adds(),
-        };
+        let shape = ProductShape::of(product);
         if !self.plans.contains_key(&shape) {
             if self.plans.len() >= MAX_PLANS {
                 self.plans.clear();
@@ -152,24 +228,25 @@ impl Cublas {
         if let Some(bias) = epilogue.bias() {
             set_bias(plan.operation, bias)?;
         }
-        let (alpha, beta) = (1.0f32, if epilogue.adds() { 1.0f32 } else { 0.0 });
+        let beta = if epilogue.adds() { 1.0f32 } else { 0.0 };
         let pointer = |address: Address| address.0 as *mut c_void;
+        let added = if epilogue.adds() { added } else { out };
         // SAFETY: the plan was made for matrices of these sizes, and callers give addresses of such; the workspace lives as
         // long as the plans.
         unsafe {
             result::matmul(
                 self.handle,
                 plan.operation,
-                (&raw const alpha).cast(),
+                (&raw const factor).cast(),
                 (&raw const beta).cast(),
-                pointer(weight),
-                plan.weight,
-                pointer(x),
-                plan.x,
-                pointer(y),
-                plan.y,
-                pointer(y),
-                plan.y,
+                pointer(right.at),
+                plan.right,
+                pointer(left.at),
+                plan.left,
+                pointer(added),
+                plan.out,
+                pointer(out),
+                plan.out,
                 &raw const plan.algorithm,
                 pointer(gpu.address(&self.workspace)),
                 WORKSPACE,
@@ -180,49 +257,70 @@ impl Cublas {
         gpu.record_event(what)
     }
 
-    /// The library takes columns for rows, so that `y^T = w x^T` is what it is asked for.
-    fn plan(&self, shape: MatmulShape, epilogue: Epilogue) -> Result<MatmulPlan, GpuError> {
+    /// The library takes columns for rows, so that `out^T = right^T left^T` is what it is asked for.
+    fn plan(&self, shape: ProductShape, epilogue: Epilogue) -> Result<MatmulPlan, GpuError> {
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
         use sys::cudaDataType::{CUDA_R_16BF, CUDA_R_32F};
         let failed = GpuError::failed("planning a matrix product");
         let plan = || {
-            let MatmulShape { rows, inputs, outputs, stride, .. } = shape;
-            let layout = |rows: usize, columns: usize, stride: usize| {
-                result::create_matrix_layout(CUDA_R_16BF, rows as u64, columns as u64, stride as i64)
+            let [rows, columns, inner] = shape.size;
+            let layout = |[rows, columns]: [usize; 2], transposed: bool, stride: usize, floats: bool| {
+                let (rows, columns) = if transposed { (columns, rows) } else { (rows, columns) };
+                let kind = if floats { CUDA_R_32F } else { CUDA_R_16BF };
+                result::create_matrix_layout(kind, columns as u64, rows as u64, stride as i64)
             };
             let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
             let mut plan = MatmulPlan {
                 operation: result::create_matmul_desc(compute, CUDA_R_32F)?,
-                weight: layout(inputs, outputs, inputs)?,
-                x: layout(inputs, rows, inputs)?,
-                y: layout(outputs, rows, stride)?,
+                left: layout([rows, inner], shape.transposed[0], shape.strides[0], false)?,
+                right: layout([inner, columns], shape.transposed[1], shape.strides[1], false)?,
+                out: layout([rows, columns], false, shape.strides[2], shape.floats)?,
                 algorithm: sys::cublasLtMatmulAlgo_t { data: [0; 8] },
             };
-            set(plan.operation, Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &TRANSPOSED)?;
+            if shape.transposed[1] {
+                set(plan.operation, Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &TRANSPOSED)?;
+            }
+            if shape.transposed[0] {
+                set(plan.operation, Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &TRANSPOSED)?;
+            }
             set(plan.operation, Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue.to_cublas())?;
             if let Some(bias) = epilogue.bias() {
                 set(plan.operation, Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias.0)?;
             }
-            plan.algorithm = self.algorithm(&plan)?;
+            plan.algorithm = self.algorithm(&plan, shape.alignment)?;
             Ok::<_, result::CublasError>(plan)
         };
         plan().map_err(failed)
     }
 
-    /// What the library thinks is quickest.
-    fn algorithm(&self, plan: &MatmulPlan) -> Result<sys::cublasLtMatmulAlgo_t, result::CublasError> {
+    /// What the library thinks is quickest for addresses that are multiples of so many bytes.
+    fn algorithm(
+        &self,
+        plan: &MatmulPlan,
+        alignment: u32,
+    ) -> Result<sys::cublasLtMatmulAlgo_t, result::CublasError> {
         use sys::cublasLtMatmulPreferenceAttributes_t as Attribute;
         let preference = result::create_matmul_pref()?;
-        let workspace_bytes = Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
-        // SAFETY: the preference was just made and the size is read at once; the plan's parts are alive.
+        // SAFETY: the preference was just made, values are of their attributes' types and read at once; the plan's parts are alive.
         let found = unsafe {
             let size = (&raw const WORKSPACE_SIZE).cast();
-            result::set_matmul_pref_attribute(preference, workspace_bytes, size, size_of::<usize>()).and_then(
-                |()| {
-                    let MatmulPlan { operation, weight, x, y, .. } = *plan;
-                    result::get_matmul_algo_heuristic(self.handle, operation, weight, x, y, y, preference)
-                },
-            )
+            let bytes = Attribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+            let mut set = result::set_matmul_pref_attribute(preference, bytes, size, size_of::<usize>());
+            for attribute in [
+                Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+                Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                Attribute::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+            ] {
+                let value = (&raw const alignment).cast();
+                set = set.and_then(|()| {
+                    result::set_matmul_pref_attribute(preference, attribute, value, size_of::<u32>())
+                });
+            }
+            set.and_then(|()| {
+                let MatmulPlan { operation, left, right, out, .. } = *plan;
+                result::get_matmul_algo_heuristic(self.handle, operation, right, left, out, out, preference)
+            })
         };
         // SAFETY: made above, and destroyed once.
         unsafe { result::destroy_matmul_pref(preference) }?;

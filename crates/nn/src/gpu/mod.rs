@@ -32,7 +32,7 @@ pub(crate) use device::{Arg, Gpu, LaunchShape, WORDS};
 pub use error::GpuError;
 pub(crate) use graph::{End, Graph, Moment};
 pub use libraries::{FoundLibrary, Library, Places, set_places};
-pub(crate) use matmul::{Cublas, Epilogue, Matmul};
+pub(crate) use matmul::{Cublas, Epilogue, Matmul, Matrix, Product};
 pub(crate) use memory::{Address, Buffer, StagedBytes};
 pub(crate) use modules::KernelSource;
 #[cfg(test)]

@@ -59,7 +59,7 @@ fn step_on(
 
 /// The numbers of a step as the inner loop wants them, worked out in double precision.
 pub(crate) struct Factors {
-    grad_scale: f32,
+    pub(crate) grad_scale: f32,
     pub(crate) new_mean: f32,
     pub(crate) old_square: f32,
     pub(crate) new_square: f32,
@@ -67,6 +67,14 @@ pub(crate) struct Factors {
     pub(crate) eps: f32,
     pub(crate) rate: f32,
     pub(crate) keep: f32,
+}
+
+impl AdamStep {
+    /// The numbers of the step as the inner loop takes them, in the order of [`Factors`] after the scale of gradients.
+    pub(crate) fn factors(&self) -> [f32; 7] {
+        let Factors { new_mean, old_square, new_square, root_scale, eps, rate, keep, .. } = Factors::of(self);
+        [new_mean, old_square, new_square, root_scale, eps, rate, keep]
+    }
 }
 
 impl Factors {

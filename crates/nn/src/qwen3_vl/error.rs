@@ -51,6 +51,9 @@ pub enum VlmError {
     /// The GPU is not there, or refuses.
     #[error(transparent)]
     Gpu(#[from] crate::gpu::GpuError),
+    /// The ranks that train together no longer do.
+    #[error(transparent)]
+    Sync(#[from] plaudit_core::SyncError),
     /// An adapter for other layers or another rank.
     #[error("{}: {problem}", file.display())]
     Adapter {

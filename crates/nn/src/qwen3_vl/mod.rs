@@ -25,7 +25,8 @@
 //! # Ok::<(), plaudit_nn::qwen3_vl::VlmError>(())
 //! ```
 //!
-//! A model that is opened on a GPU, in bf16, scores there by its own forward pass (`gpu/`).
+//! A model that is opened on a GPU, in bf16, scores there by its own forward pass (`gpu/`), and adapters are trained there by their
+//! own backward pass (`gpu/train/`).
 //! Everywhere else one implementation (`vision.rs`, `text.rs`) takes its parameters from a `ParamSource`: frozen for
 //! inference (`inference.rs`), or trainable (`train.rs`). The operations between linear layers are our own (`layers.rs`,
 //! `ops/tokens.rs`).
@@ -62,10 +63,10 @@ pub use forward::Padding;
 pub use from_scratch::NewModelFiles;
 pub use generate::{Decoding, GenerateOptions};
 pub use gpu::KernelTime;
-pub use model::{QwenVl, Trace};
+pub use model::{Quantization, QwenVl, Trace};
 pub use patches::{RgbImage, Visual, VisualKind};
 pub use positions::{Positions, positions};
 pub use processor::{FrameSampling, Inputs, Processor};
 pub use prompt::{ContentPart, Message, PromptLayout, Role, chat, trend_question, window};
 pub use tokenizer::{SpecialTokens, Tokenizer};
-pub use train::{Example, FineTuning, LoraConfig, VlmTrainer};
+pub use train::{Example, FineTuning, LoraConfig, Recompute, VlmTrainer};

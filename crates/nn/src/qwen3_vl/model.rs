@@ -19,6 +19,16 @@ use crate::classifier::{Device, Precision};
 use crate::gpu::GpuError;
 use crate::tensor::Tensor;
 
+/// How many bits the weights of linear layers have in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Quantization {
+    /// All of the precision.
+    #[default]
+    None,
+    /// Eight, with a scale for each 128 of a row; on a GPU. Products are those of bf16.
+    Int8,
+}
+
 /// A Qwen3-VL model ready to be asked. Cloning it shares the weights.
 #[derive(Clone)]
 pub struct QwenVl {
@@ -85,6 +95,20 @@ impl QwenVl {
         device: Device,
         precision: Precision,
     ) -> Result<Self, VlmError> {
+        Self::open_quantized(folder, adapter, device, precision, Quantization::None)
+    }
+
+    /// The same with weights of fewer bits.
+    ///
+    /// # Errors
+    /// Also when there are to be fewer bits on the CPU.
+    pub fn open_quantized(
+        folder: impl AsRef<Path>,
+        adapter: Option<&Adapter>,
+        device: Device,
+        precision: Precision,
+        quantization: Quantization,
+    ) -> Result<Self, VlmError> {
         let folder = folder.as_ref();
         let config = Config::read(&folder.join("config.json"))?;
         let processor = Processor::open(folder, &config)?;
@@ -95,9 +119,14 @@ impl QwenVl {
         let weights = load::weights(folder)?;
         load::check(folder, &specs, &weights, config.tied)?;
         let backend = match device {
+            Device::Cpu if quantization != Quantization::None => {
+                let problem = "weights of eight bits are unpacked by a GPU; keep all bits on the CPU";
+                return Err(VlmError::Input(problem.into()));
+            }
             Device::Cpu => Backend::Cpu(FrozenParams::new(&network, &specs, &weights, adapter, precision)),
             Device::Cuda(index) => {
-                let model = GpuModel::open(index, precision, &config, (&network, &specs), &weights, adapter)?;
+                let numbers = (precision, quantization);
+                let model = GpuModel::open(index, numbers, &config, (&network, &specs), &weights, adapter)?;
                 Backend::Gpu(Box::new(model))
             }
         };

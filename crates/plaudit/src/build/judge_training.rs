@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use plaudit_compose::ComposeError;
 use plaudit_data::windows::{WindowReadOptions, WindowViews, Windows};
-use plaudit_nn::classifier::AdamW;
+use plaudit_nn::classifier::{AdamW, Device};
 use plaudit_nn::qwen3_vl::{
     Config, FineTuning, FrameSampling, LoraConfig, NewModelFiles, Processor, TextConfig, VisionConfig,
     VlmError, VlmTrainer,
@@ -18,7 +18,8 @@ use crate::config::block::OneOrMore;
 use crate::config::blocks::actor::{ModelSettings, WeightInit};
 use crate::config::blocks::data::WindowDataset;
 use crate::config::blocks::runner::Monitor;
-use crate::hints;
+use crate::device::{DeviceChoice, GpuWork};
+use crate::hints::{self, NO_GPU};
 
 /// A judge that learns, and how it is written.
 pub struct Judge {
@@ -71,14 +72,41 @@ pub fn judge_data(loaded: &LoadedConfig) -> Result<JudgeData, ComposeError> {
     Ok(JudgeData { train, val })
 }
 
-/// The model of a config. A fresh one gets a tokenizer made of these questions.
-pub fn judge(loaded: &LoadedConfig, questions: &[&str]) -> Result<Judge, ComposeError> {
+/// Where a config trains its judge, as one of so many ranks.
+fn device(loaded: &LoadedConfig, ranks: usize) -> Result<Device, ComposeError> {
+    let key = "actor.model.device";
     let model = &loaded.config.actor.model;
+    let choice: DeviceChoice = model
+        .device
+        .parse()
+        .map_err(|error: String| loaded.problem(key, error, "auto takes the GPU if there is one"))?;
+    match choice {
+        DeviceChoice::Auto if ranks > 1 || !model.is_lora => return Ok(Device::Cpu),
+        DeviceChoice::Cuda(_) if ranks > 1 => {
+            let message = format!("{ranks} ranks train on the CPU: they are not divided among GPUs");
+            return Err(loaded.problem(key, message, "train with one rank, or set it to cpu"));
+        }
+        DeviceChoice::Cuda(_) if !model.is_lora => {
+            let message = "all weights of a judge are trained on the CPU; on a GPU, adapters are";
+            return Err(loaded.problem(key, message, "set actor.model.is_lora to true, or this to cpu"));
+        }
+        _ => (),
+    }
+    choice.resolve(GpuWork::VisionLanguage).map_err(|error| loaded.problem(key, error.to_string(), NO_GPU))
+}
+
+/// The model of a config, for one of so many ranks. A fresh one gets a tokenizer made of these questions.
+pub fn judge(loaded: &LoadedConfig, questions: &[&str], ranks: usize) -> Result<Judge, ComposeError> {
+    let model = &loaded.config.actor.model;
+    let device = device(loaded, ranks)?;
     let hint = "name the folder of a Qwen3-VL model: config.json, tokenizer.json, *.safetensors";
     let mut judge = match (&model.model_path, model.init) {
         (Some(path), WeightInit::Pretrained) => {
-            let wrong = |error: VlmError| loaded.problem("actor.model.model_path", error.to_string(), hint);
-            from_pretrained(loaded, Path::new(path)).map_err(wrong)
+            let wrong = |error: VlmError| match error.is_device_error() {
+                true => loaded.problem("actor.model.device", error.to_string(), NO_GPU),
+                false => loaded.problem("actor.model.model_path", error.to_string(), hint),
+            };
+            from_pretrained(loaded, Path::new(path), device).map_err(wrong)
         }
         (Some(path), WeightInit::Random) => {
             let wrong = |error: VlmError| loaded.problem("actor.model.model_path", error.to_string(), hint);
@@ -97,7 +125,7 @@ pub fn judge(loaded: &LoadedConfig, questions: &[&str]) -> Result<Judge, Compose
             Err(loaded.problem("actor.model.model_path", message, hint))
         }
     }?;
-    judge.trainer.set_checkpointing(model.gradient_checkpointing);
+    judge.trainer.set_recompute(model.gradient_checkpointing);
     Ok(Judge { save: with_card(judge.save, card(loaded, questions)), trainer: judge.trainer })
 }
 
@@ -147,13 +175,13 @@ fn refuse_adapters(loaded: &LoadedConfig) -> Result<(), ComposeError> {
     Err(loaded.problem("actor.model.is_lora", message, "set it to false, or actor.model.init to pretrained"))
 }
 
-fn from_pretrained(loaded: &LoadedConfig, folder: &Path) -> Result<Judge, VlmError> {
+fn from_pretrained(loaded: &LoadedConfig, folder: &Path, device: Device) -> Result<Judge, VlmError> {
     let actor = &loaded.config.actor;
     let fine_tuning =
         if actor.model.is_lora { FineTuning::Lora(lora(&actor.model)) } else { FineTuning::Full };
-    let trainer = VlmTrainer::open(folder, &fine_tuning, adamw(loaded), actor.seed)?;
+    let trainer = VlmTrainer::open(folder, device, &fine_tuning, adamw(loaded), actor.seed)?;
     let base = folder.to_path_buf();
-    let save: SaveModel<'static> = Box::new(move |trainer, folder| match trainer.adapter() {
+    let save: SaveModel<'static> = Box::new(move |trainer, folder| match trainer.adapter()? {
         Some(adapter) => adapter.save(folder, base.to_str()),
         None => trainer.save_model(folder, Some(&base)),
     });

@@ -161,9 +161,12 @@ fn monitored(
     let term = Arc::new(AdjustableReward::new(builder.frames()?));
     let watch = &loaded.config.reward.hacking_monitor;
     let mut model = watch.model.clone();
-    if model.model_path.is_none() {
+    let is_named = model.model_path.is_some();
+    if !is_named {
         model.model_path = main.model.model_path.as_deref().and_then(second_model_beside);
+        // It was trained beside the first, as the same type of model.
         model.device.clone_from(&main.model.device);
+        (model.model_type, model.caution) = (main.model.model_type, main.model.caution);
     }
     if model.model_path.is_none() {
         return Ok(MonitoredReward { term, second: None, second_opinion: None });
@@ -173,6 +176,9 @@ fn monitored(
     let builder = TermBuilder::new(loaded, spec, place, &main, models, notices);
     let second = builder.frame_model()?;
     if second.current().model.history_len() > 0 {
+        if !is_named && watch.compare_with != CompareWith::Model {
+            return Ok(MonitoredReward { term, second: None, second_opinion: None });
+        }
         let message = "a model with a frame history cannot score single frames";
         return Err(builder.problem("model.model_path", message, "give one whose image_keys have no @"));
     }
@@ -552,9 +558,10 @@ impl TermBuilder<'_> {
     /// What the config asks for.
     pub(super) fn device_choice(&self) -> Result<DeviceChoice, ComposeError> {
         let choice = self.term.model.device.parse();
-        choice.map_err(|error: String| {
+        let choice: DeviceChoice = choice.map_err(|error: String| {
             self.problem("model.device", error, "auto takes the GPU if there is one")
-        })
+        })?;
+        Ok(choice.or_placed(self.loaded.config.cluster.gpu_of("reward")))
     }
 
     /// Where a model in this process computes.

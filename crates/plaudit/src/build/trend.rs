@@ -8,7 +8,7 @@ use std::time::Duration;
 use plaudit_compose::ComposeError;
 use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::gpu::GpuError;
-use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout, VlmError};
+use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout, Quantization, VlmError};
 use plaudit_reward::endpoint::{
     ChatEndpoint, EndpointCallbacks, EndpointError, EndpointSettings, ServerModel,
 };
@@ -359,9 +359,16 @@ impl TermBuilder<'_> {
             let hint = "give its Hugging Face folder, or serve it elsewhere with reward.worker_type: api";
             return Err(self.problem("model.model_path", message, hint));
         };
+        let device = self.judge_device()?;
+        if device == Device::Cpu && model.quantization != Quantization::None {
+            let message = "weights of eight bits are for a GPU, and this model computes on the CPU";
+            let hint = "set it to none, or reward.model.precision to bf16 and reward.model.device to cuda";
+            return Err(self.problem("model.quantization", message, hint));
+        }
         let options = OpenOptions {
-            device: self.judge_device()?,
+            device,
             precision: model.precision,
+            quantization: model.quantization,
             frames: self.frames_seen()?,
             ..OpenOptions::default()
         };

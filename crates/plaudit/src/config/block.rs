@@ -300,6 +300,10 @@ impl<'de, T: Choice> Deserialize<'de> for WrittenChoice<T> {
             fn visit_str<E: de::Error>(self, word: &str) -> Result<T, E> {
                 T::from_word(word).ok_or_else(|| E::unknown_variant(word, T::WORDS))
             }
+            fn visit_bool<E: de::Error>(self, truth: bool) -> Result<T, E> {
+                let word = if truth { "true" } else { "false" };
+                T::from_word(word).ok_or_else(|| E::invalid_type(de::Unexpected::Bool(truth), &self))
+            }
             fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
                 self.visit_str(&number.to_string())
             }

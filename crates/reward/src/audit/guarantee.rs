@@ -126,7 +126,7 @@ pub(crate) fn false_alarm_bound(alarms: usize, episodes: usize, confidence: f64)
 }
 
 /// The probability of `k` among `n`.
-fn binomial(n: usize, k: usize, rate: f64) -> f64 {
+pub(crate) fn binomial(n: usize, k: usize, rate: f64) -> f64 {
     if rate <= 0.0 || rate >= 1.0 {
         let certain = if rate <= 0.0 { 0 } else { n };
         return if k == certain { 1.0 } else { 0.0 };

@@ -1,15 +1,15 @@
 //! Whether rewarded frames are like those that the run was first rewarded for, by the state: no image is needed, and no truth.
 //!
 //! A task stays the same while a policy learns it, and so do the states in which it is solved. Each rewarded frame is compared with
-//! its nearest neighbour among those of the first checks; one that is further away than 95 in 100 of those are from each other is
+//! its nearest neighbour among those of the first checks; one that is further away than 99 in 100 of those are from each other is
 //! unlike them. Frames must be of different episodes: those of one are alike.
 
 use super::{LookCount, RewardedFrame};
 
 /// Rewarded frames of the first checks that are remembered, before anything is compared with them.
-const FIRST_FRAMES: usize = 64;
+const FIRST_FRAMES: usize = 256;
 /// The share of the first frames that sets the distance.
-const QUANTILE: f64 = 0.95;
+const QUANTILE: f64 = 0.99;
 
 /// The states of the first rewarded frames.
 #[derive(Debug, Clone, Default)]
@@ -28,7 +28,7 @@ struct Known {
 }
 
 impl FirstFrames {
-    /// Compares frames with the first ones; the first are remembered instead.
+    /// Compares frames with the first ones; the first are remembered instead, and compared with each other.
     pub fn compare(&mut self, frames: &[RewardedFrame]) -> Option<LookCount> {
         let states = || frames.iter().map(|frame| frame.obs.row(0).state);
         if let Some(known) = &self.known {
@@ -37,15 +37,18 @@ impl FirstFrames {
         }
         let room = FIRST_FRAMES.saturating_sub(self.states.len());
         self.states.extend(states().filter(|state| !state.is_empty()).take(room).map(<[f32]>::to_vec));
-        if self.states.len() >= FIRST_FRAMES {
-            self.known = Some(Known::of(&self.states));
+        if self.states.len() < FIRST_FRAMES {
+            return None;
         }
-        None
+        let (known, apart) = Known::of(&self.states);
+        self.known = Some(known);
+        Some(LookCount { looked_at: FIRST_FRAMES, seen: apart })
     }
 }
 
 impl Known {
-    fn of(states: &[Vec<f32>]) -> Self {
+    /// And how many of the first are unlike all others of them.
+    fn of(states: &[Vec<f32>]) -> (Self, usize) {
         let (count, width) = (states.len() as f64, states[0].len());
         let column = |at: usize| states.iter().map(move |state| f64::from(state[at]));
         let mean: Vec<f64> = (0..width).map(|at| column(at).sum::<f64>() / count).collect();
@@ -60,8 +63,9 @@ impl Known {
         };
         let mut distances: Vec<f64> = (0..states.len()).map(nearest).collect();
         distances.sort_by(f64::total_cmp);
-        known.distance = distances[((distances.len() - 1) as f64 * QUANTILE).round() as usize];
-        known
+        let at = ((distances.len() - 1) as f64 * QUANTILE).round() as usize;
+        known.distance = distances[at];
+        (known, distances.len() - 1 - at)
     }
 
     fn scale(&self, state: &[f32]) -> Vec<f64> {
@@ -99,10 +103,11 @@ mod tests {
     fn frames_like_the_first_are_like_them_and_others_are_not() {
         let mut rng = Seed::new(1).purpose("drift").rng();
         let mut first = FirstFrames::default();
-        assert_eq!(first.compare(&frames(&mut rng, 40, 0.0)), None);
-        assert_eq!(first.compare(&frames(&mut rng, 40, 0.0)), None, "too few so far");
+        assert_eq!(first.compare(&frames(&mut rng, 200, 0.0)), None, "too few so far");
+        let themselves = first.compare(&frames(&mut rng, 100, 0.0)).unwrap();
+        assert_eq!(themselves, LookCount { looked_at: 256, seen: 3 });
         let same = first.compare(&frames(&mut rng, 400, 0.0)).unwrap();
-        assert!(same.seen < 60, "{same:?}");
+        assert!(same.seen < 16, "{same:?}");
         let moved = first.compare(&frames(&mut rng, 400, 0.8)).unwrap();
         assert!(moved.seen > 390, "{moved:?}");
     }
@@ -112,7 +117,7 @@ mod tests {
         let mut first = FirstFrames::default();
         let empty = RewardedFrame { obs: Obs::from_state(1, Vec::new()).unwrap(), true_success: true };
         for _ in 0..4 {
-            assert_eq!(first.compare(&vec![empty.clone(); 64]), None);
+            assert_eq!(first.compare(&vec![empty.clone(); 256]), None);
         }
     }
 }

@@ -1,26 +1,21 @@
-//! Evidence that a rate has risen, look by look, with a stated rate of false alarms for the whole run.
+//! Whether a rate has risen, check by check, with a stated rate of false alarms for the whole run.
 //!
-//! A monitor that looks forty times at 5 % raises a false alarm in most runs. So evidence is a bet: 1 at the beginning, times
-//! what the rate of some alternative makes more likely than the limit does, frame by frame. While the rate is at or below the
-//! limit, no strategy makes the bet grow on average, so it ever reaches `1 / share` in at most that share of runs, however often
-//! somebody looks (Ville's inequality). A change may come at any look: a bet is begun at each of them, with a part of the stake;
-//! and the rate after the change is unknown: each bet is spread over rates above the limit. The mean of several bets is such
-//! a bet as well, so that many signals share one stake, and what several of them see adds up ([`super::RunEvidence`]).
+//! The newest checks are compared with all before them: the last one alone, the last two, and the last four, since a change may be
+//! sudden or slow. Each comparison is an exact test of two shares ([`chance_of_rise`]). A monitor that looks forty times at 5 % raises a
+//! false alarm in most runs, so each comparison has a part of the stated share, and the parts of all looks, however many, add up to it.
 
-use crate::audit::false_alarm_bound;
+use super::rate_test::{chance_above, chance_of_rise};
 
-/// Rates that a bet is spread over, as multiples of the odds of the limit: most changes that matter are small ones.
-const ODDS_RATIOS: [f64; 8] = [2.0, 3.0, 4.5, 7.0, 12.0, 25.0, 60.0, 200.0];
-/// Looks within which a change is expected: bets begun at look t have the part h / ((t + h - 1) (t + h)) of the stake, which
-/// adds up to 1.
-const HORIZON: f64 = 10.0;
-/// Frames or episodes behind the first limit, before anything is compared with it: with none in 256, at the default share for each
-/// signal, the bound is about what is tolerated anyway. With each doubling there is a tighter limit, of all that was seen until then.
-const BASELINE: usize = 256;
-/// How many such limits there are at most.
-const LIMITS: usize = 5;
-/// A rate that is no reason for an alarm, however sure it is: a model is not right about every frame.
-const TOLERATED: f64 = 0.02;
+/// How many of the newest looks are compared with those before them.
+const WINDOWS: [usize; 3] = [1, 2, 4];
+/// Looks within which a change is expected: look t has the part h / ((t + h - 1) (t + h)) of the share, which adds up to 1.
+const HORIZON: f64 = 20.0;
+/// Frames or episodes before which nothing is compared with them.
+const BASELINE: usize = 128;
+/// By how much a rate may rise without a reason for an alarm, however sure it is: policies change while they learn.
+const TOLERATED: f64 = 0.01;
+/// The part of the share that tests against a limit have: who begins beyond one is far beyond it.
+const OF_LIMITS: f64 = 0.2;
 
 /// What was looked at, and in how many of it something was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,81 +33,25 @@ impl LookCount {
         (self.looked_at > 0).then(|| self.seen as f64 / self.looked_at as f64)
     }
 
-    fn plus(self, other: Self) -> Self {
-        Self { looked_at: self.looked_at + other.looked_at, seen: self.seen + other.seen }
+    fn total(looks: &[Self]) -> Self {
+        looks.iter().fold(Self::default(), |all, look| Self {
+            looked_at: all.looked_at + look.looked_at,
+            seen: all.seen + look.seen,
+        })
     }
 }
 
-/// Bets against "the rate is at most the limit".
-#[derive(Debug, Clone)]
-struct Bets {
-    limit: f64,
-    /// For each alternative, the sum over all beginnings, as a logarithm.
-    log_sums: [f64; ODDS_RATIOS.len()],
-    looks: u64,
-}
-
-impl Bets {
-    fn against(limit: f64) -> Self {
-        Self { limit, log_sums: [f64::NEG_INFINITY; ODDS_RATIOS.len()], looks: 0 }
-    }
-
-    /// Takes a look into account; gives the logarithm of what the stake has become.
-    fn take(&mut self, look: LookCount) -> f64 {
-        self.looks += 1;
-        let t = self.looks as f64;
-        let begun = (HORIZON / ((t + HORIZON - 1.0) * (t + HORIZON))).ln();
-        let (seen, not_seen) = (look.seen as f64, (look.looked_at - look.seen) as f64);
-        for (sum, ratio) in self.log_sums.iter_mut().zip(ODDS_RATIOS) {
-            let odds = ratio * self.limit / (1.0 - self.limit);
-            let rate = odds / (1.0 + odds);
-            let gain = seen * (rate / self.limit).ln() + not_seen * ((1.0 - rate) / (1.0 - self.limit)).ln();
-            *sum = log_add(*sum, begun) + gain;
-        }
-        let not_begun = (HORIZON / (t + HORIZON)).ln();
-        let all = self.log_sums.iter().fold(f64::NEG_INFINITY, |sum, one| log_add(sum, *one));
-        log_add(all - (ODDS_RATIOS.len() as f64).ln(), not_begun)
-    }
-}
-
-/// The logarithm of a sum, from those of its parts.
-pub(super) fn log_add(a: f64, b: f64) -> f64 {
-    let (low, high) = if a < b { (a, b) } else { (b, a) };
-    if low == f64::NEG_INFINITY { high } else { high + (low - high).exp().ln_1p() }
-}
-
-/// A rate that should not rise: beyond what is ever accepted, or beyond what it was when the run began.
-#[derive(Debug, Clone)]
+/// A rate that should not rise: beyond what is ever accepted, or beyond what it was before.
+#[derive(Debug, Clone, Default)]
 pub struct RateMonitor {
     /// What is never accepted, if anything is; tested from the first look on.
-    absolute: Option<Test>,
-    /// What all looks found that a limit may go by.
-    baseline: LookCount,
-    /// Against upper bounds of what was found in the first looks, and in more and more of them; each tested from then on.
-    relative: Vec<Test>,
-    /// The share of honest runs in which those bounds may be too low: half of it for the first, a quarter for the second, ….
-    bound_share: f64,
-    /// What it was at the last look.
-    rate: f64,
-}
-
-/// The part of a stake or a share that the limit of this number has: a half, a quarter, and so on.
-fn part(number: usize) -> f64 {
-    0.5f64.powi(number as i32 + 1)
-}
-
-/// Bets, and what became of their stake so far, as a logarithm.
-#[derive(Debug, Clone)]
-struct Test {
-    bets: Bets,
-    log_stake: f64,
-}
-
-impl Test {
-    fn against(limit: f64) -> Self {
-        // A signal that is on from the beginning says nothing by rising; there is no rate above 1 to bet on.
-        Self { bets: Bets::against(limit.clamp(TOLERATED, 0.999)), log_stake: 0.0 }
-    }
+    never_above: Option<f64>,
+    /// What earlier looks found, without those that raised an alarm: what they found is no measure.
+    looks: Vec<LookCount>,
+    /// Looks since the last alarm: the next one needs evidence of its own.
+    since_alarm: usize,
+    /// All looks, of which each has its part of the share.
+    looked: u64,
 }
 
 /// A rate that has risen.
@@ -125,59 +64,45 @@ pub struct RisenRate {
 }
 
 impl RateMonitor {
-    /// `bound_share` is the share of honest runs in which the bound of the first looks may be too low; `never_above` a rate that
-    /// is not accepted even if the run begins with it.
-    ///
-    /// # Panics
-    /// Unless the share is between 0 and 1.
+    /// `never_above` is a rate that is not accepted even if the run begins with it.
     #[must_use]
-    pub fn new(bound_share: f64, never_above: Option<f64>) -> Self {
-        assert!(bound_share > 0.0 && bound_share < 1.0, "a share between 0 and 1");
-        let absolute = never_above.filter(|limit| *limit < 1.0).map(Test::against);
-        Self { absolute, baseline: LookCount::default(), relative: Vec::new(), bound_share, rate: 0.0 }
+    pub fn new(never_above: Option<f64>) -> Self {
+        Self { never_above: never_above.filter(|limit| *limit < 1.0), ..Self::default() }
     }
 
-    /// Takes a look into account.
-    pub fn take(&mut self, look: LookCount) {
-        let Some(rate) = look.rate() else { return };
-        self.rate = rate;
-        for test in self.absolute.iter_mut().chain(&mut self.relative) {
-            test.log_stake = test.bets.take(look);
-        }
-        self.baseline = self.baseline.plus(look);
-        if self.relative.len() < LIMITS && self.baseline.looked_at >= BASELINE << self.relative.len() {
-            let LookCount { looked_at, seen } = self.baseline;
-            let share = self.bound_share * part(self.relative.len());
-            self.relative.push(Test::against(false_alarm_bound(seen, looked_at, 1.0 - share)));
-        }
+    /// Takes a look into account, and says what has risen. `share` is that of honest runs in which this rate may raise an alarm, ever.
+    pub fn take(&mut self, look: LookCount, share: f64) -> Option<RisenRate> {
+        let rate = look.rate()?;
+        self.looked += 1;
+        self.looks.push(look);
+        self.since_alarm += 1;
+        let t = self.looked as f64;
+        let of_look = share * HORIZON / ((t + HORIZON - 1.0) * (t + HORIZON));
+        let of_window = of_look / WINDOWS.len() as f64;
+        let (window, limit) = WINDOWS.iter().find_map(|window| {
+            let newest = (*window <= self.since_alarm).then_some(*window)?;
+            Some((newest, self.exceeded(newest, of_window)?))
+        })?;
+        self.looks.truncate(self.looks.len() - window);
+        self.since_alarm = 0;
+        Some(RisenRate { rate, limit })
     }
 
-    /// The logarithm of what its stake has become. Half of it bets against what is never accepted, and the rest against bounds: half
-    /// of that against the first, a quarter against the second, and so on.
-    pub(super) fn log_stake(&self) -> f64 {
-        let absolute = self.absolute.as_ref().map_or(0.0, |test| test.log_stake);
-        let bets = self.relative.iter().enumerate().map(|(at, test)| test.log_stake + part(at).ln());
-        let not_begun = part(self.relative.len()).ln() + 2f64.ln();
-        log_add(absolute, bets.fold(not_begun, log_add)) - 2f64.ln()
-    }
-
-    /// What has risen, if the stake has become `enough` (a logarithm); the next alarm needs evidence of its own.
-    pub(super) fn take_alarm(&mut self, enough: f64) -> Option<RisenRate> {
-        if self.log_stake() < enough {
-            return None;
-        }
-        let tests = self.absolute.iter_mut().chain(&mut self.relative);
-        let strongest = tests.max_by(|a, b| a.log_stake.total_cmp(&b.log_stake))?;
-        let limit = strongest.bets.limit;
-        *strongest = Test::against(limit);
-        Some(RisenRate { rate: self.rate, limit })
-    }
-
-    /// What the rate should not be above, where that is known yet.
-    #[must_use]
-    pub fn limit(&self) -> Option<f64> {
-        let limits = self.absolute.iter().chain(&self.relative).map(|test| test.bets.limit);
-        limits.reduce(f64::min)
+    /// The limit that the newest looks are above, if that is no chance.
+    fn exceeded(&self, newest: usize, share: f64) -> Option<f64> {
+        let (before, after) = self.looks.split_at(self.looks.len() - newest);
+        let (before, after) = (LookCount::total(before), LookCount::total(after));
+        let share = match self.never_above {
+            Some(limit) if chance_above(after, limit) <= OF_LIMITS * share => return Some(limit),
+            Some(_) => (1.0 - OF_LIMITS) * share,
+            None => share,
+        };
+        let (usual, now) = (before.rate()?, after.rate()?);
+        let limit = usual + TOLERATED;
+        // Quicker than the test itself, and never stricter: it takes the rate before for known.
+        let may_have_risen =
+            before.looked_at >= BASELINE && now > limit && chance_above(after, limit) <= share;
+        (may_have_risen && chance_of_rise(before, after, TOLERATED) <= share).then_some(limit)
     }
 }
 
@@ -200,11 +125,10 @@ mod tests {
         never_above: Option<f64>,
     ) -> Option<usize> {
         let mut rng = Seed::new(seed).purpose("evidence").rng();
-        let mut monitor = RateMonitor::new(0.01, never_above);
+        let mut monitor = RateMonitor::new(never_above);
         (1..=40).find(|at| {
             let rate = if *at < change { before } else { after };
-            monitor.take(look(&mut rng, rate, 64));
-            monitor.take_alarm(-0.04f64.ln()).is_some()
+            monitor.take(look(&mut rng, rate, 64), 0.05).is_some()
         })
     }
 
@@ -228,7 +152,9 @@ mod tests {
 
     #[test]
     fn a_rate_that_rises_is_noticed_soon() {
-        for (before, after, within) in [(0.0, 0.25, 2), (0.01, 0.4, 1), (0.1, 0.5, 2), (0.3, 0.7, 2)] {
+        for (before, after, within) in
+            [(0.0, 0.25, 1), (0.01, 0.4, 1), (0.1, 0.5, 1), (0.3, 0.7, 1), (0.05, 0.15, 4)]
+        {
             let late = (0..200).filter(|seed| {
                 let alarm = first_alarm(*seed, before, after, 21, None);
                 !alarm.is_some_and(|at| (21..21 + within + 1).contains(&at))
@@ -244,20 +170,13 @@ mod tests {
         assert_eq!(first_alarm(3, 0.8, 0.8, 0, Some(0.3)), Some(1));
     }
 
-    /// Bets are fair: at the limit, what one look makes of the stake is 1 on average. Every outcome of a look is summed up.
+    /// What raised an alarm is no measure for what comes later, and an alarm is raised again only by new looks.
     #[test]
-    fn the_stake_does_not_grow_on_average() {
-        let looked_at = 12;
-        for limit in [0.05f64, 0.3, 0.7] {
-            let mut ways = 1.0f64;
-            let mut mean = 0.0;
-            for seen in 0..=looked_at {
-                let probability =
-                    ways * limit.powi(seen as i32) * (1.0 - limit).powi((looked_at - seen) as i32);
-                mean += probability * Bets::against(limit).take(LookCount { looked_at, seen }).exp();
-                ways = ways * (looked_at - seen) as f64 / (seen + 1) as f64;
-            }
-            assert!((mean - 1.0).abs() < 1e-9, "{mean} at {limit}");
-        }
+    fn an_alarm_is_repeated_while_its_reason_lasts() {
+        let (usual, odd) = (LookCount { looked_at: 64, seen: 2 }, LookCount { looked_at: 64, seen: 40 });
+        let mut monitor = RateMonitor::new(None);
+        assert!((0..10).all(|_| monitor.take(usual, 0.05).is_none()));
+        assert!((0..6).all(|_| monitor.take(odd, 0.05).is_some()));
+        assert!(monitor.take(usual, 0.05).is_none());
     }
 }

@@ -45,6 +45,7 @@ mod drift;
 mod evidence;
 mod first_episodes;
 mod monitor;
+mod rate_test;
 mod rewarded_frames;
 mod signals;
 mod success_features;

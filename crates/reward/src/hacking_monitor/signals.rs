@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::evidence::log_add;
 use super::{EpisodeSummary, LookCount, OodCheck, RateMonitor, RisenRate, UnusualEpisodes};
 
 /// What may go wrong.
@@ -238,22 +237,15 @@ pub(super) const COUNTED: [Signal; 7] = [
     Signal::Drift,
 ];
 
-/// The part of the false alarms that bounds of first looks may cause; the rest is for evidence.
-const OF_BOUNDS: f64 = 0.2;
-
-/// The evidence of a run, over all its checks.
-///
-/// All signals share one stake, and an alarm is raised when what became of it is `1 / share`: an alarm of any signal needs no
-/// more evidence than if each had its own part of the share, and less where several see something.
+/// The evidence of a run, over all its checks. The share of false alarms is divided among the signals that the run has.
 #[derive(Debug, Clone)]
 pub struct RunEvidence {
     limits: Limits,
-    /// The signals that this run has.
     rates: Vec<(Signal, RateMonitor)>,
 }
 
 impl RunEvidence {
-    /// None yet. `signals` are those that the run can have; others would only dilute the stake.
+    /// None yet. `signals` are those that the run can have; others would only take a part of the share.
     #[must_use]
     pub fn new(limits: Limits, signals: &[Signal]) -> Self {
         let never_above = |signal: Signal| match signal {
@@ -266,33 +258,18 @@ impl RunEvidence {
             Signal::EarlySuccess | Signal::Dithering | Signal::Concentration => None,
         };
         let counted: Vec<Signal> = COUNTED.into_iter().filter(|signal| signals.contains(signal)).collect();
-        let share = OF_BOUNDS * limits.false_alarms / counted.len().max(1) as f64;
-        let monitor = |signal: Signal| (signal, RateMonitor::new(share, never_above(signal)));
+        let monitor = |signal: Signal| (signal, RateMonitor::new(never_above(signal)));
         Self { limits, rates: counted.into_iter().map(monitor).collect() }
     }
 
     /// The alarms of one check.
     pub fn check(&mut self, signals: &Signals) -> Vec<Alarm> {
-        for (signal, monitor) in &mut self.rates {
-            if let Some(count) = signals.count(*signal) {
-                monitor.take(count);
-            }
-        }
-        let enough = -((1.0 - OF_BOUNDS) * self.limits.false_alarms).ln();
-        let stakes = self.rates.iter().map(|(_, monitor)| monitor.log_stake());
-        let mean = stakes.fold(f64::NEG_INFINITY, log_add) - (self.rates.len() as f64).ln();
-        let mut alarms = Vec::new();
-        if mean >= enough {
-            // Those that the mean is due to: at least one is not below it.
-            for (signal, monitor) in &mut self.rates {
-                let risen = monitor.take_alarm(enough);
-                alarms.extend(risen.map(|RisenRate { rate, limit }| Alarm {
-                    signal: *signal,
-                    value: rate,
-                    limit,
-                }));
-            }
-        }
+        let share = self.limits.false_alarms / self.rates.len().max(1) as f64;
+        let risen = |(signal, monitor): &mut (Signal, RateMonitor)| {
+            let RisenRate { rate: value, limit } = monitor.take(signals.count(*signal)?, share)?;
+            Some(Alarm { signal: *signal, value, limit })
+        };
+        let mut alarms: Vec<Alarm> = self.rates.iter_mut().filter_map(risen).collect();
         let concentrated = signals.concentration.zip(self.limits.concentration);
         alarms.extend(concentrated.filter(|(value, limit)| value > limit).map(|(value, limit)| Alarm {
             signal: Signal::Concentration,

@@ -26,7 +26,7 @@ mod network;
 use std::path::{Path, PathBuf};
 
 use plaudit_nn::classifier::{Device, Precision};
-use plaudit_nn::qwen3_vl::FrameSampling;
+use plaudit_nn::qwen3_vl::{FrameSampling, Quantization};
 
 pub use self::classifier::{ClassifierCheckpoint, OpenClassifier, trained_model};
 pub use self::error::OpenError;
@@ -72,6 +72,8 @@ pub struct OpenOptions {
     pub device: Device,
     /// Vision-language model: what it computes with.
     pub precision: Precision,
+    /// Vision-language model: how many bits its weights have.
+    pub quantization: Quantization,
     /// Vision-language model: which frames of a video it sees.
     pub frames: FrameSampling,
     /// Server: how it is asked, but for its address.
@@ -86,6 +88,7 @@ impl Default for OpenOptions {
             network: GivenNetwork::default(),
             device: Device::Cpu,
             precision: Precision::Fp32,
+            quantization: Quantization::None,
             frames: FrameSampling::Sampled,
             server: EndpointSettings::at(String::new()),
             callbacks: EndpointCallbacks::none(),
@@ -155,6 +158,7 @@ impl OpenVlm {
             lora: folder.lora.as_deref(),
             device: options.device,
             precision: options.precision,
+            quantization: options.quantization,
             frames: options.frames,
         })?;
         Ok(Self { folder, model, device: options.device })

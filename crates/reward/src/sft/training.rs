@@ -36,12 +36,12 @@ pub type SaveModel<'a> = Box<dyn Fn(&VlmTrainer, &Path) -> Result<(), VlmError> 
 pub type JudgeTraining<'a> = TrainLoop<TrainableJudge<'a>>;
 
 impl<'a> JudgeTraining<'a> {
-    /// A training at its beginning. The first window of each part is looked at.
+    /// A training at its beginning. The first window of each part is looked at, and on a GPU memory is taken for batches of such.
     ///
     /// # Errors
-    /// When nothing can be learned from these windows, or the model cannot see them.
+    /// When nothing can be learned from these windows, the model cannot see them, or a GPU has too little memory.
     pub fn new(
-        trainer: VlmTrainer,
+        mut trainer: VlmTrainer,
         save_model: SaveModel<'a>,
         train: &'a Windows,
         val: Option<&'a Windows>,
@@ -53,8 +53,11 @@ impl<'a> JudgeTraining<'a> {
         }
         trainer.processor().tokenizer().first_tokens(&answers())?;
         let loop_settings = settings.loop_settings.clone();
+        let JudgeSettings { input_format, target_tokens, .. } = settings;
+        let first = input_format.example(trainer.processor(), train, 0, target_tokens, trainer.config())?;
+        let recomputes = trainer.reserve(&first, loop_settings.micro_batch)?;
         let ranks = Arc::new(OneRank);
-        let model = TrainableJudge { trainer, save_model, train, val, settings, ranks };
+        let model = TrainableJudge { trainer, save_model, train, val, settings, ranks, recomputes };
         Ok(Self::over(model, loop_settings, train.len()))
     }
 
@@ -62,6 +65,12 @@ impl<'a> JudgeTraining<'a> {
     #[must_use]
     pub fn trainer(&self) -> &VlmTrainer {
         &self.model.trainer
+    }
+
+    /// Whether layers are computed twice to save memory.
+    #[must_use]
+    pub fn recomputes(&self) -> bool {
+        self.model.recomputes
     }
 }
 
@@ -73,6 +82,7 @@ pub struct TrainableJudge<'a> {
     val: Option<&'a Windows>,
     settings: JudgeSettings,
     ranks: Arc<dyn GradientSync>,
+    recomputes: bool,
 }
 
 impl TrainableJudge<'_> {

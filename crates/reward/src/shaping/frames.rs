@@ -63,9 +63,9 @@ impl Reward for FrameReward {
         let current = self.model.current();
         let own = current.model.threshold();
         let filtered = self.rule.filters(own);
-        // Every score is the reward as it is, so that no threshold says where the reward sees success.
+        // Every score is the reward as it is, so that the config has no threshold which says where the reward sees success.
         let any_score = self.kind == RewardKind::Continuous && !self.rule.filters_scores(own);
-        let thresholds = if any_score { Thresholds::DEFAULT } else { self.rule.thresholds(own) };
+        let thresholds = if any_score { Thresholds::of_any_score(own) } else { self.rule.thresholds(own) };
         let mut scores = Scores::new(&*current.model, segment);
         let episodes = episodes(segment);
         let asked = self.asked(&episodes);

@@ -116,9 +116,12 @@ pub(crate) struct Thresholds {
 }
 
 impl Thresholds {
-    /// More likely solved than not.
-    pub(crate) const DEFAULT: Self =
-        Self { enter: DEFAULT_THRESHOLD, leave: DEFAULT_THRESHOLD, has_memory: false };
+    /// Where every score is the reward as it is: more likely solved than not, or as likely as the model itself asks for. A model whose
+    /// scores are all low rewards all the same, and a policy learns by it.
+    pub(crate) fn of_any_score(own: Option<f32>) -> Self {
+        let level = own.unwrap_or(DEFAULT_THRESHOLD).min(DEFAULT_THRESHOLD);
+        Self { enter: level, leave: level, has_memory: false }
+    }
 
     /// The score above which a frame is a success.
     pub(crate) fn level(self) -> f32 {

@@ -164,6 +164,9 @@ impl From<ClassifierError> for TrainError {
 
 impl From<VlmError> for TrainError {
     fn from(error: VlmError) -> Self {
-        Self::Vlm(Box::new(error))
+        match error {
+            VlmError::Sync(error) => Self::Sync(error),
+            other => Self::Vlm(Box::new(other)),
+        }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::qwen3_vl::{
-    self as qwen, Adapter, Decoding, FrameSampling, GenerateOptions, Inputs, Message, Processor, QwenVl,
-    Role, ScoreCache, Visual, VlmError,
+    self as qwen, Adapter, Decoding, FrameSampling, GenerateOptions, Inputs, Message, Processor,
+    Quantization, QwenVl, Role, ScoreCache, Visual, VlmError,
 };
 
 use super::cached_model;
@@ -52,6 +52,8 @@ pub(crate) struct LocalVlmSettings<'a> {
     pub device: Device,
     /// What it computes with.
     pub precision: Precision,
+    /// How many bits its weights have.
+    pub quantization: Quantization,
     /// Which frames of a video it sees.
     pub frames: FrameSampling,
 }
@@ -74,9 +76,9 @@ pub struct Completion {
 impl LocalVlm {
     /// Opens a model.
     pub(crate) fn open(settings: LocalVlmSettings<'_>) -> Result<Self, VlmError> {
-        let LocalVlmSettings { folder, lora, device, precision, frames } = settings;
+        let LocalVlmSettings { folder, lora, device, precision, quantization, frames } = settings;
         let adapter = lora.map(Adapter::open).transpose()?;
-        let model = QwenVl::open_with(folder, adapter.as_ref(), device, precision)?;
+        let model = QwenVl::open_quantized(folder, adapter.as_ref(), device, precision, quantization)?;
         let labels = model.processor().tokenizer().first_tokens(&Trend::LABELS.map(Trend::word))?;
         let cached_bytes = match device {
             Device::Cpu => CACHED_BYTES,

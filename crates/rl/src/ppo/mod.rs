@@ -19,6 +19,7 @@
 //! (and values) belong to each action or to the chunk ([`Level`]), and so do ratios and entropies.
 
 mod cloning;
+mod gpu;
 mod loss;
 mod samples;
 mod stored_rollout;
@@ -30,13 +31,16 @@ use std::sync::Arc;
 
 use plaudit_core::{Policy, Schedule, Seed};
 use plaudit_nn::Weights;
+use plaudit_nn::dense::gpu::{GpuKernels, adam_numbers};
 use plaudit_nn::dense::{Adam, AdamSettings, clip_grad_norm, with_spinning_threads};
 
 pub use self::loss::{KlEstimate, LossSettings};
-use self::samples::{Sample, Samples};
+use self::samples::{Sample, Samples, VALUE_BATCH};
 use self::stored_rollout::StoredRollout;
 use crate::ExplorerParams;
-use crate::actor_critic::{ActionMode, ActorCritic, ActorCriticSettings, ForwardPass, ParamStatus};
+use crate::actor_critic::{
+    ActionMode, ActorCritic, ActorCriticSettings, ForwardPass, InferenceBuffers, ParamStatus,
+};
 use crate::checkpoint::Checkpoint;
 use crate::cloning::{Cloning, CloningCallback};
 use crate::gae::{Bootstrap, GaeSettings};
@@ -127,6 +131,9 @@ pub struct Ppo {
     steps: u64,
     rollouts: Vec<StoredRollout>,
     buffers: UpdateBuffers,
+    /// Where the networks compute, if not on the CPU. Parameters and moments are those of the last step of learning here, and
+    /// may be newer there.
+    gpu: Option<gpu::GpuNetworks>,
 }
 
 /// Buffers of an update, kept between updates.
@@ -158,7 +165,33 @@ impl Ppo {
         let params = networks.init(seed.purpose("weights"));
         let adam = Adam::new(params.len(), settings.adam);
         let (rollouts, buffers) = (Vec::new(), UpdateBuffers::default());
-        Ok(Self { settings, networks, params, adam, seed, steps: 0, rollouts, buffers })
+        Ok(Self { settings, networks, params, adam, seed, steps: 0, rollouts, buffers, gpu: None })
+    }
+
+    /// Lets the networks compute on a GPU from now on; what that is called.
+    ///
+    /// # Errors
+    /// If they cannot: on states, above a frozen trunk, or with too little memory.
+    pub fn use_gpu(&mut self, kernels: GpuKernels) -> Result<String, LearnError> {
+        let rows = self.settings.micro_batch.min(self.settings.batch).max(VALUE_BATCH);
+        let gpu = gpu::GpuNetworks::new(kernels, &self.networks, rows)?;
+        let name = gpu.name();
+        self.gpu = Some(gpu);
+        Ok(name)
+    }
+
+    /// Gives parameters and moments to the GPU, if there is one that has others.
+    fn upload(&mut self) -> Result<(), LearnError> {
+        match &mut self.gpu {
+            Some(gpu) if !gpu.is_current => Ok(gpu.upload([&self.params, &self.adam.m, &self.adam.v])?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes parameters and moments back, if there is a GPU.
+    fn download(&mut self) -> Result<(), LearnError> {
+        let Some(gpu) = &mut self.gpu else { return Ok(()) };
+        Ok(gpu.download(&mut self.params, Some([&mut self.adam.m, &mut self.adam.v]))?)
     }
 }
 
@@ -199,7 +232,8 @@ impl Learner for Ppo {
         if rollouts.is_empty() {
             return Ok(Metrics::default());
         }
-        let mut samples = Samples::of(&rollouts, &self.networks, &self.params, &self.settings);
+        self.upload()?;
+        let mut samples = self.samples(&rollouts)?;
         let mut metrics = Metrics::default();
         push_rollout_metrics(&rollouts, &samples, &mut metrics);
         if self.settings.normalize_advantages {
@@ -211,6 +245,7 @@ impl Learner for Ppo {
             // Convolutions need the threads themselves.
             Some(_) => self.update_often(&rollouts, &samples)?,
         };
+        self.download()?;
         update_stats.push_to(&samples, self, &mut metrics);
         self.steps += 1;
         Ok(metrics)
@@ -232,6 +267,7 @@ impl Learner for Ppo {
         let mut params = self.params.clone();
         self.networks.import(&mut params, weights)?;
         self.params = params;
+        self.gpu.iter_mut().for_each(|gpu| gpu.is_current = false);
         Ok(())
     }
 
@@ -260,11 +296,26 @@ impl Learner for Ppo {
         self.params = params;
         self.adam = Adam { m, v, step, ..self.adam.clone() };
         self.steps = steps;
+        self.gpu.iter_mut().for_each(|gpu| gpu.is_current = false);
         Ok(())
     }
 }
 
 impl Ppo {
+    /// All decisions of rollouts, with values by the critic and advantages.
+    fn samples(&mut self, rollouts: &[StoredRollout]) -> Result<Samples, LearnError> {
+        let Self { networks, params, settings, gpu, .. } = self;
+        let mut inference = InferenceBuffers::default();
+        let (mut outputs, mut values) = (Vec::new(), Vec::new());
+        Samples::of(rollouts, networks, settings, &mut |obs_buffer, n| match gpu {
+            None => Ok(networks.values(params, &ObsBatch::from(obs_buffer), n, &mut inference).to_vec()),
+            Some(gpu) => {
+                gpu.forward(networks, obs_buffer, n, &mut outputs, &mut values)?;
+                Ok(values.clone())
+            }
+        })
+    }
+
     /// All passes over the samples of a step of learning.
     fn update_often(
         &mut self,
@@ -277,7 +328,7 @@ impl Ppo {
             let seed = self.seed.purpose("order").index(self.steps).index(pass as u64);
             seed.rng().shuffle(&mut order);
             for batch in order.chunks(self.settings.batch) {
-                let batch_stats = self.gradients(rollouts, samples, batch);
+                let batch_stats = self.gradients(rollouts, samples, batch)?;
                 update_stats.add(&batch_stats);
                 if self.settings.target_kl.is_some_and(|limit| batch_stats.approx_kl() > limit) {
                     return Ok(update_stats);
@@ -290,7 +341,12 @@ impl Ppo {
     }
 
     /// The loss of a batch. Its gradient is left in the buffers.
-    fn gradients(&mut self, rollouts: &[StoredRollout], samples: &Samples, batch: &[u32]) -> BatchStats {
+    fn gradients(
+        &mut self,
+        rollouts: &[StoredRollout],
+        samples: &Samples,
+        batch: &[u32],
+    ) -> Result<BatchStats, LearnError> {
         let sizes = Sizes::of(samples, batch, &self.settings);
         self.buffers.grads.clear();
         self.buffers.grads.resize(self.params.len(), 0.0);
@@ -300,25 +356,46 @@ impl Ppo {
         let pieces = batch.chunks(self.settings.micro_batch).flat_map(|micro| micro.chunks(at_once));
         for micro in pieces {
             self.gather(rollouts, samples, micro);
-            let UpdateBuffers { obs_buffer, forward_pass, .. } = &mut self.buffers;
-            self.networks.forward(&self.params, &ObsBatch::from(&*obs_buffer), micro.len(), forward_pass);
+            self.forward(micro.len())?;
             self.ppo_loss(samples, micro, sizes, &mut batch_stats);
-            let UpdateBuffers { obs_buffer, forward_pass, grad_outputs, grad_values, grads, .. } =
-                &mut self.buffers;
-            let obs_batch = ObsBatch::from(&*obs_buffer);
-            self.networks.backward(
-                &self.params,
-                param_status,
-                &obs_batch,
-                forward_pass,
-                grad_outputs,
-                grad_values,
-                grads,
-            );
+            self.backward(param_status)?;
             param_status = ParamStatus::Unchanged;
         }
         batch_stats.scale(sizes, self.settings.entropy_bonus);
-        batch_stats
+        Ok(batch_stats)
+    }
+
+    /// Outputs and values of the observations in the buffers.
+    fn forward(&mut self, n: usize) -> Result<(), LearnError> {
+        let UpdateBuffers { obs_buffer, forward_pass, .. } = &mut self.buffers;
+        match &mut self.gpu {
+            None => self.networks.forward(&self.params, &ObsBatch::from(&*obs_buffer), n, forward_pass),
+            Some(gpu) => {
+                let ForwardPass { outputs, values, .. } = forward_pass;
+                gpu.forward(&self.networks, obs_buffer, n, outputs, values)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the gradients of the last forward pass. On a GPU the first ones of a batch replace what is there.
+    fn backward(&mut self, param_status: ParamStatus) -> Result<(), LearnError> {
+        let UpdateBuffers { obs_buffer, forward_pass, grad_outputs, grad_values, grads, .. } =
+            &mut self.buffers;
+        if let Some(gpu) = &mut self.gpu {
+            return Ok(gpu.backward(grad_outputs, grad_values, param_status == ParamStatus::Unchanged)?);
+        }
+        let obs_batch = ObsBatch::from(&*obs_buffer);
+        self.networks.backward(
+            &self.params,
+            param_status,
+            &obs_batch,
+            forward_pass,
+            grad_outputs,
+            grad_values,
+            grads,
+        );
+        Ok(())
     }
 
     /// Observations, and actions `[n, C, width]`, of some samples.
@@ -421,12 +498,24 @@ impl Ppo {
 
     /// One step of the optimiser along the gradient in the buffers. Returns its norm before clipping.
     fn descend(&mut self) -> Result<f64, LearnError> {
-        let norm = clip_grad_norm(&mut self.buffers.grads, self.settings.clip_grad);
+        let (lr, value_lr) = self.learning_rates();
+        let (clip, log_std) = (self.settings.clip_grad, self.networks.log_std_range());
+        let norm = match &mut self.gpu {
+            None => clip_grad_norm(&mut self.buffers.grads, clip),
+            Some(gpu) => {
+                let numbers = |lr: f64| adam_numbers(self.adam.settings, self.adam.step + 1, lr as f32, clip);
+                let steps = [Some(numbers(lr)), Some(numbers(value_lr))];
+                gpu.step(&self.buffers.grads[log_std.clone()], steps, &mut self.params[log_std])?
+            }
+        };
         if !norm.is_finite() {
             let updates = self.adam.step;
             return Err(LearnError::Diverged { what: "the gradient", value: norm.into(), updates });
         }
-        let (lr, value_lr) = self.learning_rates();
+        if self.gpu.is_some() {
+            self.adam.step += 1;
+            return Ok(norm.into());
+        }
         let groups =
             [(self.networks.actor_range(), lr as f32), (self.networks.critic_range(), value_lr as f32)];
         self.adam.step_groups(&mut self.params, &self.buffers.grads, &groups);

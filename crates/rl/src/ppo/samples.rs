@@ -2,14 +2,16 @@
 
 use super::stored_rollout::StoredRollout;
 use super::{Level, PpoSettings};
-use crate::actor_critic::{ActorCritic, InferenceBuffers};
+use crate::actor_critic::ActorCritic;
 use crate::gae::{self, GaeInputs};
-use crate::learner::Experience;
+use crate::learner::{Experience, LearnError};
 use crate::replay::ObsBuffer;
-use crate::vision_encoder::ObsBatch;
 
 /// Observations that the critic values at once: as many as fit in a cache where they are images.
-const VALUE_BATCH: usize = 512;
+pub(super) const VALUE_BATCH: usize = 512;
+
+/// The critic's values of so many observations, `[n, values]`.
+pub(super) type Values<'a> = &'a mut dyn FnMut(&ObsBuffer, usize) -> Result<Vec<f32>, LearnError>;
 
 /// A decision: a state, and the actions that followed until the next one.
 #[derive(Debug, Clone, Copy)]
@@ -47,18 +49,17 @@ impl Samples {
     pub(super) fn of(
         rollouts: &[StoredRollout],
         networks: &ActorCritic,
-        params: &[f32],
         settings: &PpoSettings,
-    ) -> Self {
+        values: Values<'_>,
+    ) -> Result<Self, LearnError> {
         let mut samples = Self::default();
-        let mut buffers = InferenceBuffers::default();
         for (rollout, stored_rollout) in rollouts.iter().enumerate() {
             let experience = &stored_rollout.experience;
             let lengths = lengths(&experience.decisions.starts_chunk, experience.segment.batch());
-            let estimates = ValueEstimates::of(stored_rollout, &lengths, networks, params, &mut buffers);
+            let estimates = ValueEstimates::of(stored_rollout, &lengths, networks, values)?;
             samples.add(rollout, experience, &lengths, &estimates, networks, settings);
         }
-        samples
+        Ok(samples)
     }
 
     fn add(
@@ -157,9 +158,8 @@ impl ValueEstimates {
         stored_rollout: &StoredRollout,
         lengths: &[u32],
         networks: &ActorCritic,
-        params: &[f32],
-        buffers: &mut InferenceBuffers,
-    ) -> Self {
+        critic: Values<'_>,
+    ) -> Result<Self, LearnError> {
         let segment = &stored_rollout.experience.segment;
         let batch = segment.batch();
         let decided: Vec<usize> = (0..lengths.len()).filter(|&at| lengths[at] > 0).collect();
@@ -178,12 +178,7 @@ impl ValueEstimates {
                     ObsIndex::Last(at) => stored_rollout.push_last_obs(at, networks, &mut obs_buffer),
                 }
             }
-            estimates.extend_from_slice(networks.values(
-                params,
-                &ObsBatch::from(&obs_buffer),
-                places.len(),
-                buffers,
-            ));
+            estimates.extend(critic(&obs_buffer, places.len())?);
         }
         let values = networks.value_outputs();
 
@@ -199,6 +194,6 @@ impl ValueEstimates {
         for ((step, row, _), value) in segment.last.iter().zip(beyond) {
             after[segment.at(*step, *row)] = value;
         }
-        Self { value, after }
+        Ok(Self { value, after })
     }
 }

@@ -8,6 +8,10 @@ use plaudit_core::{
 use plaudit_nn::dense::encoder::{ConvLayer, ConvReadout};
 use serde_json::Value;
 
+#[path = "../../../nn/tests/emulator/mod.rs"]
+#[allow(unsafe_code, clippy::print_stderr)] // a library of C++
+mod emulator;
+
 use super::*;
 use crate::vision_encoder::{EncoderKind, Trunk, VisionEncoderSettings};
 use crate::{Bootstrap, Decisions, Inputs, StdKind};
@@ -234,9 +238,9 @@ impl Case {
 fn advantages_are_pytorchs() {
     for name in CASES {
         let case = Case::read(name);
-        let ppo = case.learner(1);
+        let mut ppo = case.learner(1);
         let stored_rollout = StoredRollout::new(case.experience(), &ppo.networks).unwrap();
-        let samples = Samples::of(&[stored_rollout], &ppo.networks, &ppo.params, &ppo.settings);
+        let samples = ppo.samples(&[stored_rollout]).unwrap();
         let mut made = Weights::new();
         made.insert_f32("advantage", &[samples.advantage.len()], &samples.advantage);
         made.insert_f32("target", &[samples.target.len()], &samples.target);
@@ -256,12 +260,12 @@ fn gradients_are_pytorchs() {
         let case = Case::read(name);
         let mut ppo = case.learner(1);
         let rollouts = [StoredRollout::new(case.experience(), &ppo.networks).unwrap()];
-        let mut samples = Samples::of(&rollouts, &ppo.networks, &ppo.params, &ppo.settings);
+        let mut samples = ppo.samples(&rollouts).unwrap();
         if ppo.settings.normalize_advantages {
             samples.normalize();
         }
         let all: Vec<u32> = (0..samples.decisions.len() as u32).collect();
-        ppo.gradients(&rollouts, &samples, &all);
+        ppo.gradients(&rollouts, &samples, &all).unwrap();
         // Layer norms over four to eight numbers divide by their deviation, and so magnify what both sides round.
         let absolute = if case.settings["encoder"].is_null() { 3e-7 } else { 1e-6 };
         case.compare(&ppo.networks.export(&ppo.buffers.grads), "grad/", 1e-5, absolute);
@@ -278,9 +282,9 @@ fn every_tensor_that_learns_has_a_gradient() {
         let is_frozen = name == "images_frozen";
         assert_eq!(stored_rollout.experience.segment.obs.iter().all(|obs| obs.cameras.is_empty()), is_frozen);
         let rollouts = [stored_rollout];
-        let samples = Samples::of(&rollouts, &ppo.networks, &ppo.params, &ppo.settings);
+        let samples = ppo.samples(&rollouts).unwrap();
         let all: Vec<u32> = (0..samples.decisions.len() as u32).collect();
-        ppo.gradients(&rollouts, &samples, &all);
+        ppo.gradients(&rollouts, &samples, &all).unwrap();
         let grads = ppo.networks.export(&ppo.buffers.grads);
         for (name, tensor) in grads.iter() {
             assert!(tensor.to_f32().unwrap().iter().any(|grad| *grad != 0.0), "{name} learns nothing");
@@ -308,29 +312,46 @@ fn images_that_do_not_fit_are_refused() {
 #[test]
 fn a_whole_step_of_learning_is_pytorchs() {
     for name in CASES {
-        let case = Case::read(name);
-        for (epochs, prefix) in [(1, "after_one/"), (3, "after/")] {
-            let mut ppo = case.learner(epochs);
-            ppo.add_experience(case.experience()).unwrap();
-            let metrics = ppo.improve().unwrap();
-            // Adam divides by the size of a gradient, so that rounding in a small one shows in its step.
-            case.compare(&ppo.weights(), prefix, 1e-6, 1e-6 * epochs as f32);
-            for (key, metric) in [
-                ("policy_loss", "train/actor/policy_loss"),
-                ("value_loss", "train/critic/value_loss"),
-                ("entropy_loss", "train/actor/entropy_loss"),
-                ("approx_kl", "train/actor/approx_kl"),
-                ("total_loss", "train/actor/total_loss"),
-                ("grad_norm", "train/actor/grad_norm"),
-            ] {
-                let torch_metrics = case.torch_metrics(key);
-                let expected = torch_metrics[..epochs].iter().sum::<f64>() / epochs as f64;
-                let made = metrics.get(metric).unwrap();
-                assert!(
-                    (made - expected).abs() < 2e-6 * expected.abs().max(1.0),
-                    "{name}: {key} {made} {expected}"
-                );
-            }
+        compare_step(name, || None);
+    }
+}
+
+#[test]
+fn a_whole_step_of_learning_on_a_gpu_is_pytorchs() {
+    if emulator::emulated().is_some() {
+        compare_step("images_learned", emulator::emulated);
+        let mut frozen = Case::read("images_frozen").learner(1);
+        let refused = frozen.use_gpu(emulator::emulated().unwrap()).unwrap_err().to_string();
+        assert!(refused.contains("frozen trunk"), "{refused}");
+    }
+}
+
+fn compare_step(name: &'static str, kernels: impl Fn() -> Option<GpuKernels>) {
+    let case = Case::read(name);
+    for (epochs, prefix) in [(1, "after_one/"), (3, "after/")] {
+        let mut ppo = case.learner(epochs);
+        if let Some(kernels) = kernels() {
+            ppo.use_gpu(kernels).unwrap();
+        }
+        ppo.add_experience(case.experience()).unwrap();
+        let metrics = ppo.improve().unwrap();
+        // Adam divides by the size of a gradient, so that rounding in a small one shows in its step.
+        case.compare(&ppo.weights(), prefix, 1e-6, 1e-6 * epochs as f32);
+        for (key, metric) in [
+            ("policy_loss", "train/actor/policy_loss"),
+            ("value_loss", "train/critic/value_loss"),
+            ("entropy_loss", "train/actor/entropy_loss"),
+            ("approx_kl", "train/actor/approx_kl"),
+            ("total_loss", "train/actor/total_loss"),
+            ("grad_norm", "train/actor/grad_norm"),
+        ] {
+            let torch_metrics = case.torch_metrics(key);
+            let expected = torch_metrics[..epochs].iter().sum::<f64>() / epochs as f64;
+            let made = metrics.get(metric).unwrap();
+            assert!(
+                (made - expected).abs() < 2e-6 * expected.abs().max(1.0),
+                "{name}: {key} {made} {expected}"
+            );
         }
     }
 }

@@ -83,7 +83,7 @@ impl BcRegularizer {
     }
 
     /// The same without the deviation.
-    fn mean_gradients(
+    pub(super) fn mean_gradients(
         &self,
         gaussian: &TanhGaussian,
         outputs: &[f32],

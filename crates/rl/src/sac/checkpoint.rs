@@ -109,6 +109,9 @@ pub(super) fn restore(sac: &mut Sac, folder: &Path) -> Result<(), LearnError> {
     (sac.policy, sac.critics, sac.target) = (Arc::new(policy), critics, target);
     sac.average = average.map(Arc::new);
     (sac.replay, sac.demos, sac.updates) = (replay, demos, updates);
+    if let Some(gpu) = &mut sac.gpu {
+        gpu.is_current = false;
+    }
     Ok(())
 }
 

@@ -29,21 +29,33 @@ impl Sac {
         let optim = &self.settings.policy_optim;
         let (clip, mut adam) = (optim.clip_grad, Adam::new(self.policy.len(), optim.adam));
         let mut encoder_adam = Adam::new(encoder_params, optim.adam);
+        self.begin_cloning_on_gpu()?;
         for step in 0..cloning.steps {
             let lr = demo_batches.lr(step);
-            let loss = self.cloning_gradients(demo_batches.batch_at(step), step);
-            let norm = clip_grad_norm(&mut self.buffers.policy_grads, clip);
-            clip_grad_norm(&mut self.buffers.critic_grads, clip);
-            if !(loss.is_finite() && norm.is_finite()) {
-                return Err(LearnError::Diverged { what: "the loss of cloning", value: loss, updates: step });
-            }
-            adam.step(Arc::make_mut(&mut self.policy).as_mut_slice(), &self.buffers.policy_grads, lr);
-            encoder_adam.step(&mut self.critics[..encoder_params], &self.buffers.critic_grads, lr);
+            let batch = demo_batches.batch_at(step);
+            let diverged = |value| LearnError::Diverged { what: "the loss of cloning", value, updates: step };
+            let loss = if self.gpu.is_some() {
+                let (loss, norms) = self.clone_step_on_gpu(batch, &mut adam, lr)?;
+                if !(loss.is_finite() && norms[0].is_finite()) {
+                    return Err(diverged(loss));
+                }
+                loss
+            } else {
+                let loss = self.cloning_gradients(batch, step);
+                let norm = clip_grad_norm(&mut self.buffers.policy_grads, clip);
+                clip_grad_norm(&mut self.buffers.critic_grads, clip);
+                if !(loss.is_finite() && norm.is_finite()) {
+                    return Err(diverged(loss));
+                }
+                adam.step(Arc::make_mut(&mut self.policy).as_mut_slice(), &self.buffers.policy_grads, lr);
+                encoder_adam.step(&mut self.critics[..encoder_params], &self.buffers.critic_grads, lr);
+                loss
+            };
             if callback(step + 1, loss).is_break() {
                 break;
             }
         }
-        Ok(())
+        self.end_cloning_on_gpu()
     }
 
     /// The distance to the demonstrated actions. Its gradients are left where those of policy and encoder belong.

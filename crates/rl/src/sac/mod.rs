@@ -19,23 +19,23 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use plaudit_core::{End, Policy, Reward, Seed};
+use plaudit_core::{Policy, Reward, Seed};
 use plaudit_nn::Weights;
-use plaudit_nn::dense::encoder::Dropout;
-use plaudit_nn::dense::{
-    Adam, EnsembleScratch, EnsembleTape, HeadInputs, Scratch, Tape, clip_grad_norm, polyak,
-    with_spinning_threads,
-};
+use plaudit_nn::dense::{Adam, EnsembleScratch, EnsembleTape, Scratch, Tape, with_spinning_threads};
 
 mod bc_regularizer;
 mod checkpoint;
 mod cloning;
+mod cpu_passes;
 mod critics;
+mod gpu;
+mod gpu_passes;
 mod networks;
 mod noise;
 mod settings;
 mod tanh_gaussian;
 mod temperature;
+mod update;
 
 pub use bc_regularizer::BcRegularizer;
 pub use critics::Agg;
@@ -47,13 +47,10 @@ pub use temperature::{Temperature, TemperatureKind, TemperatureSettings, Tempera
 use crate::cloning::{Cloning, CloningCallback};
 use crate::interventions::interventions;
 use crate::naming::WeightsMismatch;
-use crate::replay::{Amount, NewRollout, ObsBuffer, Replay, Transitions};
-use crate::row_ops::{join, join_more, take_actions, take_encoded, zero};
+use crate::replay::{Amount, NewRollout, Replay, Transitions};
 use crate::successes::successes;
-use crate::vision_encoder::{ObsBatch, VisionEncoder, VisionEncoderTape, shift};
-use crate::{
-    ActionMode, Bootstrap, Experience, ExplorerParams, LearnError, Learner, Metrics, SettingError, StateScale,
-};
+use crate::vision_encoder::{VisionEncoder, VisionEncoderTape, shift, shifts};
+use crate::{ActionMode, Experience, ExplorerParams, LearnError, Learner, Metrics, SettingError, StateScale};
 use critics::choose;
 
 /// Soft actor-critic.
@@ -74,6 +71,9 @@ pub struct Sac {
     updates: u64,
     seed: Seed,
     buffers: UpdateBuffers,
+    /// Where the networks compute, if not on the CPU. Parameters and moments are those of the last step of learning here, and
+    /// may be newer there.
+    gpu: Option<gpu::GpuNetworks>,
 }
 
 /// The random numbers of an update.
@@ -91,6 +91,8 @@ pub struct UpdateNoise {
 #[derive(Default)]
 struct UpdateBuffers {
     batch: Transitions,
+    /// Rows and columns that a GPU shifts each image of the batch by; on the CPU they are shifted.
+    shifts: Vec<i32>,
     /// Where the batch's demonstrations begin.
     first_demo: usize,
     update_noise: UpdateNoise,
@@ -98,6 +100,8 @@ struct UpdateBuffers {
     encoder_tape: VisionEncoderTape,
     /// The encoder, without one.
     inference_tape: VisionEncoderTape,
+    /// Encoded observations that the policy is improved on.
+    encoded: Vec<f32>,
     /// Gradients of encoded observations.
     grad_encoded: Vec<f32>,
     sampled: SampledActions,
@@ -117,6 +121,8 @@ struct UpdateBuffers {
     grad_action: Vec<f32>,
     /// Q(s, a), `[H, N]`.
     q: Vec<f32>,
+    /// Q'(s', a') of all critics by a GPU, `[H, N]`.
+    next_values: Vec<f32>,
     /// Aggregated values, `[N]`.
     values: Vec<f32>,
     /// y, `[N]`.
@@ -184,6 +190,7 @@ impl Sac {
             updates: 0,
             seed: seed.purpose("sac"),
             buffers: UpdateBuffers::default(),
+            gpu: None,
             settings,
         };
         sac.add_demos(demos)?;
@@ -232,8 +239,10 @@ impl Sac {
     ) -> Result<Metrics, LearnError> {
         let mut stats = UpdateStats::default();
         self.buffers.first_demo = batch.len();
+        self.buffers.shifts.clear();
         (self.buffers.batch, self.buffers.update_noise) = (batch, update_noise);
         self.update(&mut stats)?;
+        self.download()?;
         Ok(self.metrics(&stats))
     }
 
@@ -271,10 +280,15 @@ impl Sac {
             scale.apply(&mut batch.next_obs.states);
         }
         if let Some(reach) = self.settings.shift {
-            let seed = self.seed.purpose("shift").index(self.updates);
+            let (seed, n) = (self.seed.purpose("shift").index(self.updates), batch.len());
+            self.buffers.shifts.clear();
             for (moment, obs_buffer) in [&mut batch.obs, &mut batch.next_obs].into_iter().enumerate() {
                 for (camera, (_, shape, pixels)) in obs_buffer.images.iter_mut().enumerate() {
-                    shift(pixels, *shape, reach, seed.index(moment as u64).index(camera as u64));
+                    let seed = seed.index(moment as u64).index(camera as u64);
+                    match self.gpu {
+                        None => shift(pixels, *shape, reach, seed),
+                        Some(_) => self.buffers.shifts.extend(shifts(n, reach, seed).flatten()),
+                    }
                 }
             }
         }
@@ -289,261 +303,6 @@ impl Sac {
         noise::fill(&mut rng("action"), width, &mut buffers.update_noise.noise);
         let (heads, count) = (self.networks.critics.heads(), self.settings.critic_subsample);
         choose(heads, count, &mut rng("heads"), &mut buffers.update_noise.heads);
-    }
-
-    fn update(&mut self, stats: &mut UpdateStats) -> Result<(), LearnError> {
-        self.improve_critics(stats)?;
-        let is_policys_turn = self.updates.is_multiple_of(self.settings.critic_actor_ratio);
-        if is_policys_turn && self.updates >= self.settings.train_actor_steps {
-            self.improve_policy(stats)?;
-        }
-        self.updates += 1;
-        if self.networks.has_target() && self.updates.is_multiple_of(self.settings.target_update_freq) {
-            polyak(&mut self.target, &self.critics, self.settings.tau);
-            if let Some(average) = &mut self.average {
-                polyak(Arc::make_mut(average).as_mut_slice(), &self.policy, self.settings.tau);
-            }
-        }
-        Ok(())
-    }
-
-    /// One step of all critics towards y.
-    fn improve_critics(&mut self, stats: &mut UpdateStats) -> Result<(), LearnError> {
-        let networks = self.networks.clone();
-        self.sample_next_actions();
-        match networks.has_target() {
-            true => self.q_with_target(),
-            false => self.q_without_target(),
-        }
-        let (loss, mean) = self.critic_errors();
-        self.check(loss, "the loss of the critics")?;
-        let buffers = &mut self.buffers;
-        buffers.critic_grads.resize(self.critics.len(), 0.0);
-        let grads = &mut buffers.critic_grads[networks.encoder_len()..];
-        let (encoder_params, critics) = self.critics.split_at_mut(networks.encoder_len());
-        let tape = &mut buffers.critic_tape;
-        match &networks.vision_encoder {
-            None => networks.critics.backward_overwrite(critics, tape, &buffers.grad_value, grads, None),
-            Some(vision_encoder) => {
-                buffers.grad_critic_inputs.resize(buffers.critic_inputs.len(), 0.0);
-                let grad_inputs = &mut buffers.grad_critic_inputs;
-                networks.critics.backward_overwrite(
-                    critics,
-                    tape,
-                    &buffers.grad_value,
-                    grads,
-                    Some(grad_inputs),
-                );
-                let n = buffers.batch.len();
-                take_encoded(grad_inputs, networks.gaussian.width(), n, &mut buffers.grad_encoded);
-                if let Some(regularizer) = &self.settings.bc_regularizer {
-                    buffers.add_bc_encoder_gradients(&networks, &self.policy, regularizer);
-                }
-                let obs_batch = ObsBatch::from(&buffers.batch.obs);
-                let encoder_grads = &mut buffers.critic_grads[..networks.encoder_len()];
-                encoder_grads.fill(0.0);
-                vision_encoder.backward(
-                    encoder_params,
-                    &obs_batch,
-                    &mut buffers.encoder_tape,
-                    &buffers.grad_encoded,
-                    encoder_grads,
-                );
-            }
-        }
-        if !networks.has_target() {
-            networks.critics.update_statistics(critics, &buffers.critic_tape);
-        }
-        let grads = &mut buffers.critic_grads;
-        let optim = &self.settings.critic_optim;
-        let norm = clip_grad_norm(grads, optim.clip_grad);
-        let lr = optim.schedule.at(self.updates) as f32;
-        self.check(f64::from(norm), "the gradient of the critics")?;
-        self.critic_adam.step(&mut self.critics, &self.buffers.critic_grads, lr);
-        stats.critic_loss += loss;
-        stats.critic_grad += f64::from(norm);
-        stats.q_data += mean;
-        stats.updates += 1.0;
-        Ok(())
-    }
-
-    /// a' ~ π(·|s'), with log π.
-    fn sample_next_actions(&mut self) {
-        let SoftNetworks { vision_encoder, policy, gaussian, .. } = &*self.networks;
-        let buffers = &mut self.buffers;
-        let n = buffers.batch.len();
-        let encoder_params = &self.critics[..self.networks.encoder_len()];
-        let encoded = encode_obs(
-            vision_encoder.as_ref(),
-            encoder_params,
-            &buffers.batch.next_obs,
-            n,
-            &mut buffers.inference_tape,
-        );
-        let outputs = policy.infer(&self.policy, encoded, n, &mut buffers.policy_scratch);
-        gaussian.sample(outputs, &buffers.update_noise.next_noise, &mut buffers.sampled);
-    }
-
-    /// Q(s, a) by the critics, and Q'(s', a') by their target.
-    fn q_with_target(&mut self) {
-        let SoftNetworks { vision_encoder, critics, .. } = &*self.networks;
-        let buffers = &mut self.buffers;
-        let n = buffers.batch.len();
-        let (encoder_params, target) = self.target.split_at(self.networks.encoder_len());
-        let encoded = encode_obs(
-            vision_encoder.as_ref(),
-            encoder_params,
-            &buffers.batch.next_obs,
-            n,
-            &mut buffers.inference_tape,
-        );
-        join(encoded, &buffers.sampled.actions, n, &mut buffers.critic_inputs);
-        let scratch = &mut buffers.critic_scratch;
-        let next = critics.infer(target, &buffers.update_noise.heads, &buffers.critic_inputs, n, scratch);
-        buffers.values.resize(n, 0.0);
-        self.settings.agg_q.values(next, &mut buffers.values);
-        let (encoder_params, online) = self.critics.split_at(self.networks.encoder_len());
-        let encoded = match vision_encoder {
-            None => &buffers.batch.obs.states[..],
-            Some(vision_encoder) => {
-                let dropout = Dropout::On(self.seed.purpose("dropout").index(self.updates));
-                vision_encoder.forward(
-                    encoder_params,
-                    &ObsBatch::from(&buffers.batch.obs),
-                    n,
-                    dropout,
-                    &mut buffers.encoder_tape,
-                )
-            }
-        };
-        join(encoded, &buffers.batch.actions, n, &mut buffers.critic_inputs);
-        let inputs = HeadInputs::Shared(&buffers.critic_inputs);
-        let now = critics.forward(online, inputs, n, &mut buffers.critic_tape);
-        buffers.q.clear();
-        buffers.q.extend_from_slice(now);
-    }
-
-    /// CrossQ: both halves of the transitions in one batch, whose statistics then fit both. `Q'` is `Q`.
-    fn q_without_target(&mut self) {
-        let critics = &self.networks.critics;
-        let buffers = &mut self.buffers;
-        let n = buffers.batch.len();
-        join(&buffers.batch.obs.states, &buffers.batch.actions, n, &mut buffers.critic_inputs);
-        join_more(&buffers.batch.next_obs.states, &buffers.sampled.actions, n, &mut buffers.critic_inputs);
-        let inputs = HeadInputs::Shared(&buffers.critic_inputs);
-        let both = critics.forward(&self.critics, inputs, 2 * n, &mut buffers.critic_tape);
-        buffers.q.clear();
-        buffers.grad_value.clear();
-        for head in both.chunks_exact(2 * n) {
-            buffers.q.extend_from_slice(&head[..n]);
-        }
-        for head in &buffers.update_noise.heads {
-            buffers.grad_value.extend_from_slice(&both[(2 * head + 1) * n..(2 * head + 2) * n]);
-        }
-        buffers.values.resize(n, 0.0);
-        self.settings.agg_q.values(&buffers.grad_value, &mut buffers.values);
-    }
-
-    /// L(Q) and the mean of Q; leaves the gradient of each output of the critics in the buffers.
-    fn critic_errors(&mut self) -> (f64, f64) {
-        let SacSettings { gamma, bootstrap, target_range: range, backup_entropy, .. } = self.settings;
-        let alpha = if backup_entropy { self.temperature.alpha() } else { 0.0 };
-        let buffers = &mut self.buffers;
-        let rule = TdTarget { gamma, bootstrap, range, alpha };
-        rule.targets(&buffers.batch, &buffers.sampled.log_probs, &buffers.values, &mut buffers.targets);
-        let n = buffers.batch.len();
-        let (heads, scale) = (buffers.q.len() / n, 1.0 / buffers.q.len() as f32);
-        // Of CrossQ's joint batch, the second half is not in the loss.
-        let rows = if self.networks.has_target() { n } else { 2 * n };
-        zero(&mut buffers.grad_value, heads * rows);
-        let (mut loss, mut sum) = (0.0, 0.0);
-        for (values, grad_value) in buffers.q.chunks_exact(n).zip(buffers.grad_value.chunks_exact_mut(rows)) {
-            for ((value, target), grad_value) in values.iter().zip(&buffers.targets).zip(grad_value) {
-                let error = value - target;
-                loss += f64::from(error * error);
-                sum += f64::from(*value);
-                *grad_value = 2.0 * error * scale;
-            }
-        }
-        (loss * f64::from(scale), sum * f64::from(scale))
-    }
-
-    /// One step of the policy, and of α after it.
-    fn improve_policy(&mut self, stats: &mut UpdateStats) -> Result<(), LearnError> {
-        let networks = self.networks.clone();
-        let SoftNetworks { vision_encoder, policy, critics, gaussian, .. } = &*networks;
-        let buffers = &mut self.buffers;
-        let (n, alpha) = (buffers.batch.len(), self.temperature.alpha());
-        let (encoder_params, online) = self.critics.split_at(networks.encoder_len());
-        let encoded = encode_obs(
-            vision_encoder.as_ref(),
-            encoder_params,
-            &buffers.batch.obs,
-            n,
-            &mut buffers.inference_tape,
-        );
-        // a ~ π(·|s)
-        buffers.policy_outputs.clear();
-        buffers.policy_outputs.extend_from_slice(policy.forward(
-            &self.policy,
-            encoded,
-            n,
-            &mut buffers.policy_tape,
-        ));
-        gaussian.sample(&buffers.policy_outputs, &buffers.update_noise.noise, &mut buffers.sampled);
-        // Q(s, a) and its gradient by the action
-        join(encoded, &buffers.sampled.actions, n, &mut buffers.critic_inputs);
-        let inputs = HeadInputs::Shared(&buffers.critic_inputs);
-        let outputs = critics.forward_eval(online, inputs, n, &mut buffers.critic_tape);
-        buffers.values.resize(n, 0.0);
-        self.settings.actor_agg_q.values(outputs, &mut buffers.values);
-        buffers.grad_value.resize(outputs.len(), 0.0);
-        let each = 1.0 / n as f32;
-        self.settings.actor_agg_q.backward(outputs, n, -each, &mut buffers.grad_value);
-        buffers.grad_critic_inputs.resize(buffers.critic_inputs.len(), 0.0);
-        critics.backward_inputs(
-            online,
-            &mut buffers.critic_tape,
-            &buffers.grad_value,
-            &mut buffers.grad_critic_inputs,
-        );
-        take_actions(&buffers.grad_critic_inputs, gaussian.width(), n, &mut buffers.grad_action);
-        // and back through the sampled action to the policy
-        buffers.grad_output.resize(buffers.policy_outputs.len(), 0.0);
-        let (sampled, grad_action) = (&buffers.sampled, &buffers.grad_action);
-        gaussian.backward(sampled, grad_action, alpha * each, &mut buffers.grad_output);
-        if let Some(regularizer) = &self.settings.bc_regularizer {
-            stats.bc_loss += buffers.add_bc_gradients(gaussian, regularizer);
-        }
-        buffers.policy_grads.resize(self.policy.len(), 0.0);
-        let grads = &mut buffers.policy_grads;
-        policy.backward_overwrite(&self.policy, &mut buffers.policy_tape, &buffers.grad_output, grads, None);
-        let mean = |values: &[f32]| values.iter().map(|value| f64::from(*value)).sum::<f64>() / n as f64;
-        let (log_prob, value) = (mean(&buffers.sampled.log_probs), mean(&buffers.values));
-        let loss = f64::from(alpha) * log_prob - value;
-        let optim = &self.settings.policy_optim;
-        let norm = clip_grad_norm(&mut buffers.policy_grads, optim.clip_grad);
-        let lr = optim.schedule.at(self.updates) as f32;
-        self.check(loss, "the loss of the policy")?;
-        self.check(f64::from(norm), "the gradient of the policy")?;
-        self.policy_adam.step(Arc::make_mut(&mut self.policy).as_mut_slice(), &self.buffers.policy_grads, lr);
-        let tuned = self.temperature.step(log_prob);
-        stats.actor_loss += loss;
-        stats.actor_grad += f64::from(norm);
-        stats.entropy -= log_prob;
-        stats.q_pi += value;
-        stats.alpha_loss += tuned.loss;
-        stats.alpha_grad += tuned.gradient.abs();
-        stats.policy_updates += 1.0;
-        Ok(())
-    }
-
-    fn check(&self, value: f64, what: &'static str) -> Result<(), LearnError> {
-        if value.is_finite() {
-            Ok(())
-        } else {
-            Err(LearnError::Diverged { what, value, updates: self.updates })
-        }
     }
 
     fn check_widths(&self, rollout: &NewRollout) -> Result<(), LearnError> {
@@ -583,6 +342,9 @@ impl Sac {
 
     /// Averages begin anew, from where the networks are.
     fn restart_averages(&mut self) {
+        if let Some(gpu) = &mut self.gpu {
+            gpu.is_current = false;
+        }
         if self.networks.has_target() {
             self.target.copy_from_slice(&self.critics);
         }
@@ -672,6 +434,7 @@ impl Learner for Sac {
             // Convolutions need the threads themselves.
             Some(_) => self.update_often(&mut stats)?,
         }
+        self.download()?;
         Ok(self.metrics(&stats))
     }
 
@@ -725,70 +488,8 @@ impl Learner for Sac {
     }
 }
 
-/// How y is made of the reward and the next value.
-struct TdTarget {
-    gamma: f32,
-    bootstrap: Bootstrap,
-    range: Option<[f32; 2]>,
-    alpha: f32,
-}
-
-impl TdTarget {
-    /// y, `[N]`, from the next values.
-    fn targets(&self, batch: &Transitions, log_probs: &[f32], values: &[f32], into: &mut Vec<f32>) {
-        into.clear();
-        let rows = batch.rewards.iter().zip(&batch.ends).zip(values.iter().zip(log_probs));
-        into.extend(rows.map(|((reward, end), (value, log_prob))| {
-            let goes_on = *end != End::Terminated || self.bootstrap == Bootstrap::Always;
-            let followed = if goes_on { value - self.alpha * log_prob } else { 0.0 };
-            let target = reward + self.gamma * followed;
-            self.range.map_or(target, |[low, high]| target.clamp(low, high))
-        }));
-    }
-}
-
 /// The scale of all states that demonstrations have.
 fn scale_of(demos: &[NewRollout]) -> Option<StateScale> {
     let states = demos.iter().flat_map(|demo| &demo.segment.obs);
     StateScale::of(states.flat_map(|obs| obs.state.chunks_exact(obs.state_width().max(1))))
-}
-
-/// The features that policy and critics take, without a backward pass: states, or encoded images.
-fn encode_obs<'a>(
-    vision_encoder: Option<&VisionEncoder>,
-    encoder_params: &[f32],
-    obs_buffer: &'a ObsBuffer,
-    n: usize,
-    tape: &'a mut VisionEncoderTape,
-) -> &'a [f32] {
-    match vision_encoder {
-        None => &obs_buffer.states,
-        Some(vision_encoder) => vision_encoder.infer(encoder_params, &ObsBatch::from(obs_buffer), n, tape),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn targets_end_where_episodes_terminate_and_stay_in_their_range() {
-        let batch = Transitions {
-            rewards: vec![0.0, 1.0, 0.5, 0.0],
-            ends: vec![End::No, End::Terminated, End::Truncated, End::No],
-            ..Transitions::default()
-        };
-        let (values, log_probs) = ([1.0, 9.0, 2.0, -3.0], [0.5, 0.5, 0.0, 0.0]);
-        for (bootstrap, range, expected) in [
-            (Bootstrap::Standard, None, [0.72, 1.0, 2.3, -2.7]),
-            (Bootstrap::Always, None, [0.72, 8.92, 2.3, -2.7]),
-            (Bootstrap::Standard, Some([0.0, 1.0]), [0.72, 1.0, 1.0, 0.0]),
-        ] {
-            let mut y = Vec::new();
-            let rule = TdTarget { gamma: 0.9, bootstrap, range, alpha: 0.4 };
-            rule.targets(&batch, &log_probs, &values, &mut y);
-            let close = y.iter().zip(expected).all(|(y, expected): (&f32, f32)| (y - expected).abs() < 1e-6);
-            assert!(close, "{bootstrap:?} {range:?}: {y:?}");
-        }
-    }
 }

@@ -12,6 +12,7 @@
 //! A frozen trunk is no part of the parameters: its features of an image are computed once and kept.
 
 mod encoder;
+pub(crate) mod gpu;
 mod shift;
 
 use std::ops::Range;
@@ -25,6 +26,7 @@ use plaudit_nn::dense::{Activation, Bias, Init, LayerSpec, Mlp, MlpSpec, Norm, S
 
 use self::encoder::{Encoder, EncoderTape};
 pub use self::shift::shift;
+pub(crate) use self::shift::shifts;
 use crate::naming::{self, WeightsMismatch};
 use crate::replay::ObsBuffer;
 use crate::row_ops::{put, take};

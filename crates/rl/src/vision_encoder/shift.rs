@@ -6,14 +6,21 @@ use plaudit_core::{FrameShape, Seed};
 /// edge repeats that edge. Each image samples from its own stream of the seed.
 pub fn shift(pixels: &mut [u8], shape: FrameShape, reach: usize, seed: Seed) {
     let mut before = Vec::new();
-    for (at, image) in pixels.chunks_exact_mut(shape.bytes()).enumerate() {
-        let mut rng = seed.index(at as u64).rng();
-        let mut way = || rng.below(2 * reach + 1) as isize - reach as isize;
-        let (down, right) = (way(), way());
+    let by = shifts(pixels.len() / shape.bytes(), reach, seed);
+    for (image, by) in pixels.chunks_exact_mut(shape.bytes()).zip(by) {
         before.clear();
         before.extend_from_slice(image);
-        move_by(&before, image, shape, [down, right]);
+        move_by(&before, image, shape, by.map(|by| by as isize));
     }
+}
+
+/// Rows and columns that [`shift`] moves each of `n` images by.
+pub(crate) fn shifts(n: usize, reach: usize, seed: Seed) -> impl Iterator<Item = [i32; 2]> {
+    (0..n as u64).map(move |at| {
+        let mut rng = seed.index(at).rng();
+        let mut way = || rng.below(2 * reach + 1) as i32 - reach as i32;
+        [way(), way()]
+    })
 }
 
 /// `to[y, x] = from[y + down, x + right]`, with the nearest pixel where there is none.

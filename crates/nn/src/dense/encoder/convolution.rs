@@ -78,11 +78,21 @@ pub struct ConvEncoder {
 
 /// Where the parameters of a convolution lie.
 #[derive(Debug, Clone)]
-struct ConvLayerLayout {
+pub(in crate::dense) struct ConvLayerLayout {
     /// `[row, column, in, out]`
-    weights: Range<usize>,
-    /// A ReLU follows where there is one.
-    bias: Option<Range<usize>>,
+    pub(in crate::dense) weights: Range<usize>,
+    /// Right behind them. A ReLU follows where there is one.
+    pub(in crate::dense) bias: Option<Range<usize>>,
+}
+
+/// What an encoder is made of, for those who compute it elsewhere.
+pub(in crate::dense) struct EncoderParts<'a> {
+    /// For one image.
+    pub(in crate::dense) shapes: &'a [ConvShape],
+    pub(in crate::dense) places: &'a [ConvLayerLayout],
+    pub(in crate::dense) keypoints: Option<Keypoints>,
+    pub(in crate::dense) head_start: usize,
+    pub(in crate::dense) head: &'a Mlp,
 }
 
 /// What a forward pass leaves for the backward pass.
@@ -155,6 +165,12 @@ impl ConvEncoder {
     /// The shape it was made from.
     pub fn spec(&self) -> &ConvEncoderSpec {
         &self.spec
+    }
+
+    /// What it is made of.
+    pub(in crate::dense) fn parts(&self) -> EncoderParts<'_> {
+        let Self { shapes, places, keypoints, head_start, head, .. } = self;
+        EncoderParts { shapes, places, keypoints: *keypoints, head_start: *head_start, head }
     }
 
     /// Bytes of one image.

@@ -14,32 +14,32 @@ use crate::kernels::{Isa, Precision};
 
 /// The size of what points are taken from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Keypoints {
-    pub(super) height: usize,
-    pub(super) width: usize,
-    pub(super) channels: usize,
+pub(in crate::dense) struct Keypoints {
+    pub(in crate::dense) height: usize,
+    pub(in crate::dense) width: usize,
+    pub(in crate::dense) channels: usize,
 }
 
 impl Keypoints {
     /// Numbers in the feature map of one image.
-    pub(super) fn inputs(self) -> usize {
+    pub(in crate::dense) fn inputs(self) -> usize {
         self.height * self.width * self.channels
     }
 
     /// Numbers that come out for one image: `[x̂ of every channel | ŷ of every channel]`.
-    pub(super) fn outputs(self) -> usize {
+    pub(in crate::dense) fn outputs(self) -> usize {
         2 * self.channels
     }
 
     /// Points `[batch, outputs]` of values `[batch, row, column, channel]`, which become p.
-    pub(super) fn forward(self, values: &mut [f32], points: &mut [f32]) {
+    pub(in crate::dense) fn forward(self, values: &mut [f32], points: &mut [f32]) {
         let isa = Isa::best(Precision::F32);
         let images = values.par_chunks_mut(self.inputs()).zip(points.par_chunks_mut(self.outputs()));
         images.for_each(|(values, points)| spatial_softmax(isa, values, points, self.height, self.width));
     }
 
     /// Gradients of the values, from those of the points; `probabilities` is what the values have become.
-    pub(super) fn backward(
+    pub(in crate::dense) fn backward(
         self,
         probabilities: &[f32],
         points: &[f32],

@@ -9,8 +9,10 @@ mod dropout;
 mod keypoints;
 mod spatial;
 
+pub(super) use convolution::ConvLayerLayout;
 pub use convolution::{ConvEncoder, ConvEncoderSpec, ConvLayer, ConvReadout, ConvTape};
 pub use dropout::Dropout;
+pub(super) use keypoints::Keypoints;
 pub use spatial::{SpatialEncoder, SpatialEncoderSpec, SpatialTape};
 
 use super::spec::{Bias, Init, LayerSpec, Norm};

@@ -15,7 +15,9 @@ struct Heads {
     // Numbers from row to row; heads lie side by side.
     const bf16 *q, *k, *v;
     bf16* out;
-    int q_stride, kv_stride, out_stride;
+    // Of each query and head the logarithm (to base two) of the sum of its powers; or nothing.
+    float* log_sums;
+    int q_stride, k_stride, v_stride, out_stride;
     // Query heads that share a head of keys.
     int group;
 };
@@ -97,15 +99,16 @@ __device__ __forceinline__ void attend(Heads heads, Sequences sequences, Prefix 
     };
     auto load_keys = [&](int tile) {
         int key = tile * TILE, rows = total - key;
-        long long own = (long long)(k_start + key - prefix.len) * heads.kv_stride + k_column;
+        long long row = k_start + key - prefix.len;
+        const bf16 *k = heads.k + row * heads.k_stride + k_column, *v = heads.v + row * heads.v_stride + k_column;
         long long shared = (long long)key * prefix.stride + k_column;
         int of_prefix = prefix.len - key;  // rows of this tile that come before the sequence
         if (of_prefix <= 0) {
-            load(keys[tile % 2], heads.k + own, heads.kv_stride, rows);
-            load(values[tile % 2], heads.v + own, heads.kv_stride, rows);
+            load(keys[tile % 2], k, heads.k_stride, rows);
+            load(values[tile % 2], v, heads.v_stride, rows);
         } else {
-            load_both(keys[tile % 2], prefix.k + shared, prefix.stride, of_prefix, heads.k + own, heads.kv_stride, rows);
-            load_both(values[tile % 2], prefix.v + shared, prefix.stride, of_prefix, heads.v + own, heads.kv_stride, rows);
+            load_both(keys[tile % 2], prefix.k + shared, prefix.stride, of_prefix, k, heads.k_stride, rows);
+            load_both(values[tile % 2], prefix.v + shared, prefix.stride, of_prefix, v, heads.v_stride, rows);
         }
         copies_asked();
     };
@@ -199,6 +202,8 @@ __device__ __forceinline__ void attend(Heads heads, Sequences sequences, Prefix 
         int row = query + h * 8;
         if (row >= q_len) continue;
         float share = 1.0f / sums[h];
+        if (heads.log_sums && lane % 4 == 0)
+            heads.log_sums[(u64)(q_start + row) * gridDim.y + head] = most[h] * scale + log2f(sums[h]);
         bf16* to = heads.out + (u64)(q_start + row) * heads.out_stride + q_column;
 #pragma unroll
         for (int n = 0; n < D / 8; n++) {
@@ -210,19 +215,19 @@ __device__ __forceinline__ void attend(Heads heads, Sequences sequences, Prefix 
 
 // `scale` is that of scores, times the logarithm that makes powers of e powers of two.
 extern "C" __global__ void __launch_bounds__(THREADS, 3) attend_text(
-    const bf16* q, int q_stride, const bf16* k, const bf16* v, int kv_stride, bf16* out, int out_stride, int group,
+    const bf16* q, int q_stride, const bf16* k, int k_stride, const bf16* v, int v_stride, bf16* out, int out_stride, int group,
     const int* q_start, const int* q_len, const int* k_start, const int* k_len, const bf16* prefix_k,
-    const bf16* prefix_v, int prefix_stride, int prefix_len, float scale) {
+    const bf16* prefix_v, int prefix_stride, int prefix_len, float scale, float* log_sums) {
     attend<2 * TEXT_HALF, true>(
-        {q, k, v, out, q_stride, kv_stride, out_stride, group}, {q_start, q_len, k_start, k_len},
+        {q, k, v, out, log_sums, q_stride, k_stride, v_stride, out_stride, group}, {q_start, q_len, k_start, k_len},
         {prefix_k, prefix_v, prefix_stride, prefix_len}, scale);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 4) attend_vision(
-    const bf16* q, int q_stride, const bf16* k, const bf16* v, int kv_stride, bf16* out, int out_stride, int group,
+    const bf16* q, int q_stride, const bf16* k, int k_stride, const bf16* v, int v_stride, bf16* out, int out_stride, int group,
     const int* q_start, const int* q_len, const int* k_start, const int* k_len, const bf16* prefix_k,
-    const bf16* prefix_v, int prefix_stride, int prefix_len, float scale) {
+    const bf16* prefix_v, int prefix_stride, int prefix_len, float scale, float* log_sums) {
     attend<2 * VISION_HALF, false>(
-        {q, k, v, out, q_stride, kv_stride, out_stride, group}, {q_start, q_len, k_start, k_len},
+        {q, k, v, out, log_sums, q_stride, k_stride, v_stride, out_stride, group}, {q_start, q_len, k_start, k_len},
         {prefix_k, prefix_v, prefix_stride, prefix_len}, scale);
 }

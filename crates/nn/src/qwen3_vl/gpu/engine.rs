@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::super::config::Config;
 use super::kernels::attention_shared_bytes;
-use super::parameters::{Linear, Parameters};
+use super::parameters::{Linear, PackedWeights, Parameters};
 use super::text::PrefixCache;
 use super::vision::PatchPositions;
 use crate::gpu::GpuError;
@@ -50,6 +50,8 @@ pub(super) struct ActivationBuffers {
     pub(super) last: Buffer<u16>,
     pub(super) last_queries: Buffer<u16>,
     pub(super) logits: Buffer<f32>,
+    /// Weights of eight bits as bf16, one layer's at a time.
+    pub(super) unpacked: Buffer<u16>,
 }
 
 /// Attention of some sequences.
@@ -58,9 +60,13 @@ pub(super) struct Attention {
     pub(super) q: Address,
     pub(super) q_stride: usize,
     pub(super) k: Address,
+    pub(super) k_stride: usize,
     pub(super) v: Address,
-    pub(super) kv_stride: usize,
+    pub(super) v_stride: usize,
     pub(super) out: Address,
+    pub(super) out_stride: usize,
+    /// Where the logarithm of each query's sum goes, `[queries, heads]`; or nowhere.
+    pub(super) log_sums: Address,
     pub(super) heads: usize,
     pub(super) kv_heads: usize,
     pub(super) head_width: usize,
@@ -89,9 +95,20 @@ impl Engine {
         epilogue: Epilogue,
         y: Address,
     ) -> Result<(), GpuError> {
-        let Linear { weight, inputs, outputs, .. } = layer;
+        let weight = self.weight(layer)?;
+        let Linear { inputs, outputs, .. } = layer;
         let matmul = Matmul { x, weight, epilogue, y, stride: outputs, rows, inputs, outputs };
         self.cublas.run(&mut self.gpu, what, &matmul)
+    }
+
+    /// Where the weights of a layer are in bf16, until those of another are asked for.
+    pub(super) fn weight(&mut self, layer: Linear) -> Result<Address, GpuError> {
+        let Linear { weight, inputs, outputs, packed, .. } = layer;
+        let Some(PackedWeights { numbers, scales }) = packed else { return Ok(weight) };
+        let unpacked = self.buffers.unpacked.of(&self.gpu, inputs * outputs)?;
+        let args = [Arg::At(numbers), Arg::At(scales), Arg::At(unpacked), Arg::Int(inputs as i32)];
+        self.gpu.run("unpack_weights", LaunchShape::rows(outputs, inputs), &args)?;
+        Ok(unpacked)
     }
 
     /// Rows, or of `rows` those it names, divided by their root mean square.
@@ -108,6 +125,7 @@ impl Engine {
             Arg::At(x),
             Arg::At(scale),
             Arg::At(y),
+            Arg::Int(self.config.text.width as i32),
             Arg::Int(count as i32),
             Arg::Float(epsilon),
             Arg::At(rows),
@@ -122,10 +140,11 @@ impl Engine {
             Arg::At(attention.q),
             Arg::Int(attention.q_stride as i32),
             Arg::At(attention.k),
+            Arg::Int(attention.k_stride as i32),
             Arg::At(attention.v),
-            Arg::Int(attention.kv_stride as i32),
+            Arg::Int(attention.v_stride as i32),
             Arg::At(attention.out),
-            Arg::Int((heads * head_width) as i32),
+            Arg::Int(attention.out_stride as i32),
             Arg::Int((heads / kv_heads) as i32),
             Arg::At(lists[0]),
             Arg::At(lists[1]),
@@ -136,6 +155,7 @@ impl Engine {
             Arg::Int(prefix.2 as i32),
             Arg::Int(prefix.3 as i32),
             Arg::Float(scale),
+            Arg::At(attention.log_sums),
         ];
         let blocks = [attention.longest.div_ceil(QUERIES), heads, attention.sequences];
         let shape =

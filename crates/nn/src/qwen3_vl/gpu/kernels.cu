@@ -101,19 +101,19 @@ __device__ __forceinline__ int row_of_warp() { return blockIdx.x * (blockDim.x /
 
 // Row `rows[i]` (or `i`) of `x`, divided by its root mean square and scaled, to row `i` of `y`. A warp per row.
 extern "C" __global__ void rms_norm(
-    const bf16* x, const float* scale, bf16* y, int count, float epsilon, const int* rows) {
+    const bf16* x, const float* scale, bf16* y, int y_stride, int count, float epsilon, const int* rows) {
     int to = row_of_warp();
     if (to >= count) return;
     u64 from = rows ? rows[to] : to;
     Row<TEXT_WIDTH> row;
     row.read(x + from * TEXT_WIDTH);
     float factor = rsqrtf(row.sum([](float x) { return x * x; }) / TEXT_WIDTH + epsilon);
-    row.write(y + (u64)to * TEXT_WIDTH, 0.0f, factor, scale, nullptr);
+    row.write(y + (u64)to * y_stride, 0.0f, factor, scale, nullptr);
 }
 
 template <int WIDTH>
 __device__ __forceinline__ void normalise(
-    const bf16* x, const float* scale, const float* shift, bf16* y, int count, float epsilon) {
+    const bf16* x, const float* scale, const float* shift, bf16* y, int y_stride, int count, float epsilon) {
     u64 at = row_of_warp();
     if (at >= count) return;
     Row<WIDTH> row;
@@ -121,24 +121,25 @@ __device__ __forceinline__ void normalise(
     float mean = row.sum([](float x) { return x; }) / WIDTH;
     float variance = row.sum([=](float x) { return (x - mean) * (x - mean); }) / WIDTH;
     float factor = rsqrtf(variance + epsilon);
-    row.write(y + at * WIDTH, mean, factor, scale, shift);
+    row.write(y + at * y_stride, mean, factor, scale, shift);
 }
 
 // Each row to mean zero and variance one, scaled and shifted; of patches, and of squares of them. A warp per row.
 extern "C" __global__ void layer_norm(
-    const bf16* x, const float* scale, const float* shift, bf16* y, int count, float epsilon) {
-    normalise<VISION_WIDTH>(x, scale, shift, y, count, epsilon);
+    const bf16* x, const float* scale, const float* shift, bf16* y, int y_stride, int count, float epsilon) {
+    normalise<VISION_WIDTH>(x, scale, shift, y, y_stride, count, epsilon);
 }
 
 extern "C" __global__ void layer_norm_merged(
-    const bf16* x, const float* scale, const float* shift, bf16* y, int count, float epsilon) {
-    normalise<VISION_MERGED>(x, scale, shift, y, count, epsilon);
+    const bf16* x, const float* scale, const float* shift, bf16* y, int y_stride, int count, float epsilon) {
+    normalise<VISION_MERGED>(x, scale, shift, y, y_stride, count, epsilon);
 }
 
 // Tokens to rows: a place of the table, or (below zero) the complement of a row that was seen. A block per row.
-extern "C" __global__ void embed(const int* sources, const bf16* table, const bf16* seen, bf16* x, int width) {
+extern "C" __global__ void embed(
+    const int* sources, const bf16* table, int table_stride, const bf16* seen, bf16* x, int width) {
     int source = sources[blockIdx.x];
-    const bf16* from = source >= 0 ? table + (u64)source * width : seen + (u64)(~source) * width;
+    const bf16* from = source >= 0 ? table + (u64)source * table_stride : seen + (u64)(~source) * width;
     Eight* out = (Eight*)(x + (u64)blockIdx.x * width);
     for (int i = threadIdx.x; i < width / 8; i += blockDim.x) out[i] = ((const Eight*)from)[i];
 }
@@ -196,9 +197,10 @@ extern "C" __global__ void angles(const int* positions, const float* frequencies
     turns[(u64)blockIdx.x * blockDim.x + threadIdx.x] = make_float2(cosine, sine);
 }
 
-// Turns the two halves of a head by angles; lanes have two numbers of each half at a time.
+// Turns the two halves of a head by angles; lanes have two numbers of each half at a time. `to` may be `head`.
 template <int HALF, bool NORM>
-__device__ __forceinline__ void turn_head(bf16* head, const float2* turns, const float* scale, float epsilon) {
+__device__ __forceinline__ void turn_head(
+    const bf16* head, bf16* to, const float2* turns, const float* scale, float epsilon) {
     constexpr int ROUNDS = (HALF + 63) / 64;
     int lane = threadIdx.x % 32;
     float first[ROUNDS][2], second[ROUNDS][2], squares = 0.0f;
@@ -224,21 +226,22 @@ __device__ __forceinline__ void turn_head(bf16* head, const float2* turns, const
             turned[0][j] = a * turn.x - b * turn.y;
             turned[1][j] = b * turn.x + a * turn.y;
         }
-        *(u32*)(head + i) = rounded(turned[0][0], turned[0][1]);
-        *(u32*)(head + HALF + i) = rounded(turned[1][0], turned[1][1]);
+        *(u32*)(to + i) = rounded(turned[0][0], turned[0][1]);
+        *(u32*)(to + HALF + i) = rounded(turned[1][0], turned[1][1]);
     }
 }
 
-// Heads of tokens, normalised and turned in place: `asking` ones scaled by `q_scale`, then those up to `heads` by `k_scale`.
-// Token `i` turns as token `rows[i]` (or `i`). A warp per head.
+// Heads of tokens, normalised and turned, from `x` to `y` (which may be `x`): `asking` ones scaled by `q_scale`, then those up
+// to `heads` by `k_scale`. Token `i` turns as token `rows[i]` (or `i`). A warp per head.
 extern "C" __global__ void turn_text(
-    bf16* x, int stride, int asking, int heads, const float* q_scale, const float* k_scale, float epsilon,
+    const bf16* x, int stride, bf16* y, int y_stride, int asking, int heads, const float* q_scale, const float* k_scale, float epsilon,
     const float2* turns, const int* rows) {
     int head = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32;
     if (head >= heads) return;
     u64 token = rows ? rows[blockIdx.x] : blockIdx.x;
     turn_head<TEXT_HALF, true>(
-        x + (u64)blockIdx.x * stride + head * 2 * TEXT_HALF, turns + token * TEXT_HALF,
+        x + (u64)blockIdx.x * stride + head * 2 * TEXT_HALF, y + (u64)blockIdx.x * y_stride + head * 2 * TEXT_HALF,
+        turns + token * TEXT_HALF,
         head < asking ? q_scale : k_scale, epsilon);
 }
 
@@ -246,16 +249,15 @@ extern "C" __global__ void turn_text(
 extern "C" __global__ void turn_vision(bf16* x, int stride, int heads, const float2* turns, int period) {
     int head = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32;
     if (head >= heads) return;
-    turn_head<VISION_HALF, false>(
-        x + (u64)blockIdx.x * stride + head * 2 * VISION_HALF, turns + (u64)(blockIdx.x % period) * VISION_HALF,
-        nullptr, 0.0f);
+    bf16* at = x + (u64)blockIdx.x * stride + head * 2 * VISION_HALF;
+    turn_head<VISION_HALF, false>(at, at, turns + (u64)(blockIdx.x % period) * VISION_HALF, nullptr, 0.0f);
 }
 
 // `silu(gate) * up` of rows `[gate, up]`. A block per row.
-extern "C" __global__ void swiglu(const bf16* x, bf16* y, int inner) {
+extern "C" __global__ void swiglu(const bf16* x, bf16* y, int y_stride, int inner) {
     const Eight* gates = (const Eight*)(x + (u64)blockIdx.x * 2 * inner);
     const Eight* ups = gates + inner / 8;
-    Eight* out = (Eight*)(y + (u64)blockIdx.x * inner);
+    Eight* out = (Eight*)(y + (u64)blockIdx.x * y_stride);
     float gate[8], up[8];
     for (int i = threadIdx.x; i < inner / 8; i += blockDim.x) {
         unpack(gates[i], gate);
@@ -277,13 +279,14 @@ extern "C" __global__ void gelu(bf16* x, u64 count) {
     *(Eight*)(x + i) = pack(numbers);
 }
 
-// Products of rows with a few rows of a table, in floats: `y[row, label]`. A warp per product.
+// Products of rows with a few rows of a table, in floats: `y[row, label]`. Rows of both are `stride` numbers apart. A warp per
+// product.
 extern "C" __global__ void label_logits(
-    const bf16* x, const bf16* table, const int* labels, int count, float* y, int width) {
+    const bf16* x, const bf16* table, int stride, const int* labels, int count, float* y, int width) {
     int label = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (label >= count) return;
-    const Eight* row = (const Eight*)(x + (u64)blockIdx.y * width);
-    const Eight* other = (const Eight*)(table + (u64)labels[label] * width);
+    const Eight* row = (const Eight*)(x + (u64)blockIdx.y * stride);
+    const Eight* other = (const Eight*)(table + (u64)labels[label] * stride);
     float sum = 0.0f, a[8], b[8];
     for (int i = lane; i < width / 8; i += 32) {
         unpack(row[i], a);
@@ -293,4 +296,20 @@ extern "C" __global__ void label_logits(
     }
     sum = warp_sum(sum);
     if (lane == 0) y[(u64)blockIdx.y * count + label] = sum;
+}
+
+// Weights of eight bits to bf16: numbers times the scale of their block of 128. A block of threads per row.
+extern "C" __global__ void unpack_weights(const signed char* packed, const float* scales, bf16* weights, int width) {
+    const uint2* in = (const uint2*)(packed + (u64)blockIdx.x * width);
+    const float* row_scales = scales + (u64)blockIdx.x * ((width + 127) / 128);
+    Eight* out = (Eight*)(weights + (u64)blockIdx.x * width);
+    float numbers[8];
+    for (int i = threadIdx.x; i < width / 8; i += blockDim.x) {
+        uint2 eight = in[i];
+        float scale = row_scales[i / 16];
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            numbers[j] = (float)(signed char)((j < 4 ? eight.x : eight.y) >> (j % 4 * 8) & 255u) * scale;
+        out[i] = pack(numbers);
+    }
 }

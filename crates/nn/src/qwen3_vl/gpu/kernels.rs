@@ -4,7 +4,7 @@ use super::super::config::Config;
 use crate::gpu::{Gpu, GpuError, KernelSource};
 
 const SOURCE: &str = concat!(include_str!("kernels.cu"), include_str!("attention.cu"));
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "rms_norm",
     "layer_norm",
     "layer_norm_merged",
@@ -21,6 +21,7 @@ const NAMES: [&str; 16] = [
     "label_logits",
     "attend_text",
     "attend_vision",
+    "unpack_weights",
 ];
 
 /// Compiles the kernels for a model.
@@ -34,15 +35,19 @@ pub(super) fn compile(gpu: &mut Gpu, config: &Config) -> Result<(), GpuError> {
 }
 
 fn source(config: &Config) -> KernelSource {
+    KernelSource { name: "qwen3_vl", source: SOURCE, defines: defines(config) }
+}
+
+/// The sizes that kernels are compiled for.
+pub(super) fn defines(config: &Config) -> Vec<String> {
     let (text, vision) = (&config.text, &config.vision);
-    let defines = vec![
+    vec![
         format!("TEXT_WIDTH={}", text.width),
         format!("TEXT_HALF={}", text.head_width / 2),
         format!("VISION_WIDTH={}", vision.width),
         format!("VISION_MERGED={}", vision.width * vision.merged()),
         format!("VISION_HALF={}", vision.width / vision.heads / 2),
-    ];
-    KernelSource { name: "qwen3_vl", source: SOURCE, defines }
+    ]
 }
 
 /// Bytes that a block of an attention kernel shares: two tiles of keys and two of values, as `attention.cu` lays them out.

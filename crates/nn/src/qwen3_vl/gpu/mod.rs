@@ -1,4 +1,4 @@
-//! Scoring on an NVIDIA GPU: one forward pass in bf16.
+//! Scoring on an NVIDIA GPU: one forward pass in bf16. Training of adapters there is in `train/`.
 //!
 //! Matrix products are cuBLASLt's; everything between them is a dozen kernels of our own (`kernels.cu`, `attention.cu`), which
 //! NVRTC compiles when a model is opened. The libraries are loaded when they are first needed, so that building takes no
@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `kernels.rs` | the kernels |
 //! | `parameters.rs` | a model's parameters there |
+//! | `quantized.rs` | weights of eight bits |
 //! | `frame_cache.rs` | embeddings of frame pairs that are kept |
 //! | `engine.rs` | all of these together |
 //! | `vision.rs`, `text.rs` | the two halves of the network |
@@ -23,7 +24,9 @@ mod frame_cache;
 mod kernels;
 mod lists;
 mod parameters;
+mod quantized;
 mod text;
+mod train;
 mod vision;
 
 use std::collections::HashMap;
@@ -34,6 +37,7 @@ use super::cache::ScoreCache;
 use super::config::Config;
 use super::error::VlmError;
 use super::forward::{Architecture, MIN_SHARED_PREFIX};
+use super::model::Quantization;
 use super::network::Network;
 use super::patches::Visual;
 use super::processor::Inputs;
@@ -45,10 +49,13 @@ use batch::{Batch, Sequence};
 use engine::{ActivationBuffers, Engine};
 pub(super) use frame_cache::FrameCache;
 use parameters::Parameters;
+pub(super) use train::{GpuTrainer, TrainerParts};
 use vision::FramePair;
 
 /// Tokens that go through the network at once. More are no quicker, and need memory.
 const MAX_BATCH_TOKENS: usize = 32 * 1024;
+/// The same where memory is short: with weights of eight bits.
+const FEW_BATCH_TOKENS: usize = 4 * 1024;
 
 /// The time that a kernel takes in a forward pass.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,6 +71,7 @@ pub struct KernelTime {
 /// A model on a GPU. One forward pass at a time.
 pub(super) struct GpuModel {
     engine: Mutex<Engine>,
+    most_tokens: usize,
 }
 
 /// What is reused between prompts.
@@ -78,7 +86,7 @@ impl GpuModel {
     /// From weights and an adapter that were checked.
     pub(super) fn open(
         index: usize,
-        precision: Precision,
+        (precision, quantization): (Precision, Quantization),
         config: &Config,
         (network, specs): (&Network, &[Spec]),
         weights: &Weights,
@@ -94,7 +102,7 @@ impl GpuModel {
             frequencies(&config.text).into_iter().map(|(axis, frequency)| (axis as i32, frequency)).unzip();
         let mut engine = Engine {
             config: config.clone(),
-            parameters: Parameters::load(&gpu, network, specs, weights, adapter)?,
+            parameters: Parameters::load(&gpu, network, specs, weights, adapter, quantization)?,
             buffers: ActivationBuffers::default(),
             patch_positions: HashMap::new(),
             prefix: None,
@@ -105,7 +113,11 @@ impl GpuModel {
         };
         engine.frequencies.put(&engine.gpu, &inv_freq)?;
         engine.axes.put(&engine.gpu, &axes)?;
-        Ok(Self { engine: Mutex::new(engine) })
+        let most_tokens = match quantization {
+            Quantization::None => MAX_BATCH_TOKENS,
+            Quantization::Int8 => FEW_BATCH_TOKENS,
+        };
+        Ok(Self { engine: Mutex::new(engine), most_tokens })
     }
 
     /// For each prompt, the logits of these labels as the next token.
@@ -127,7 +139,7 @@ impl GpuModel {
         let mut logits = Vec::with_capacity(inputs.len());
         let mut rest = inputs;
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(prompts_per_batch(rest));
+            let (now, later) = rest.split_at(prompts_per_batch(rest, self.most_tokens));
             logits.extend(engine.score(architecture, now, labels, &mut reuse)?);
             rest = later;
         }
@@ -270,12 +282,12 @@ fn fingerprint(bytes: &[u8]) -> u64 {
     rest.iter().fold(sum, |sum, byte| word(sum, u64::from(*byte)))
 }
 
-/// How many of these prompts go through the network at once.
-fn prompts_per_batch(inputs: &[Inputs]) -> usize {
+/// How many of these prompts go through the network at once: of so many tokens, or one.
+fn prompts_per_batch(inputs: &[Inputs], most_tokens: usize) -> usize {
     let mut tokens = 0;
     let fits = |input: &&Inputs| {
         tokens += input.len();
-        tokens <= MAX_BATCH_TOKENS
+        tokens <= most_tokens
     };
     inputs.iter().take_while(fits).count().max(1)
 }

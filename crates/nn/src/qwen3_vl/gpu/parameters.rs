@@ -8,7 +8,9 @@ use half::bf16;
 use rayon::prelude::*;
 
 use super::super::adapter::Adapter;
+use super::super::model::Quantization;
 use super::super::network::{self, Network};
+use super::quantized::Quantized;
 use crate::classifier::{Id, Spec};
 use crate::gpu::Address;
 use crate::gpu::Gpu;
@@ -22,6 +24,24 @@ pub(super) struct Linear {
     pub(super) bias: Address,
     pub(super) inputs: usize,
     pub(super) outputs: usize,
+    /// Columns after those of the inputs, where adapters in training have a matrix of theirs; none for scoring.
+    pub(super) extra: usize,
+    /// The weights if they have eight bits; `weight` is nowhere then.
+    pub(super) packed: Option<PackedWeights>,
+}
+
+/// Weights of eight bits, and their scales.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PackedWeights {
+    pub(super) numbers: Address,
+    pub(super) scales: Address,
+}
+
+impl Linear {
+    /// Numbers from row to row of the weights, and of what is multiplied with them.
+    pub(super) fn stride(&self) -> usize {
+        self.inputs + self.extra
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +90,10 @@ pub(super) struct Parameters {
     pub(super) embed: Address,
     pub(super) layers: Vec<Layer>,
     pub(super) norm: Address,
-    pub(super) head: Address,
+    /// Its weights may be the table of embeddings.
+    pub(super) head: Linear,
+    /// Numbers from row to row of the embeddings.
+    pub(super) embed_stride: usize,
     /// What the addresses point to.
     _held: Allocations,
 }
@@ -78,6 +101,7 @@ pub(super) struct Parameters {
 #[derive(Default)]
 struct Allocations {
     numbers: Vec<CudaSlice<u16>>,
+    bytes: Vec<CudaSlice<i8>>,
     floats: Vec<CudaSlice<f32>>,
 }
 
@@ -87,6 +111,9 @@ struct Loader<'a> {
     specs: &'a [Spec],
     weights: &'a Weights,
     adapter: Option<&'a Adapter>,
+    /// How many columns adapters in training have beside those of a layer's inputs.
+    extra: &'a dyn Fn(&network::Linear) -> usize,
+    quantization: Quantization,
     held: Allocations,
 }
 
@@ -98,15 +125,30 @@ impl Parameters {
         specs: &[Spec],
         weights: &Weights,
         adapter: Option<&Adapter>,
+        quantization: Quantization,
     ) -> Result<Self, GpuError> {
-        let mut loader = Loader { gpu, specs, weights, adapter, held: Allocations::default() };
+        Self::load_with(gpu, network, specs, weights, adapter, &|_| 0, quantization)
+    }
+
+    /// The same with columns for adapters in training, which are zeros at first.
+    pub(super) fn load_with(
+        gpu: &Gpu,
+        network: &Network,
+        specs: &[Spec],
+        weights: &Weights,
+        adapter: Option<&Adapter>,
+        extra: &dyn Fn(&network::Linear) -> usize,
+        quantization: Quantization,
+    ) -> Result<Self, GpuError> {
+        let held = Allocations::default();
+        let mut loader = Loader { gpu, specs, weights, adapter, extra, quantization, held };
         let (vision, text) = (&network.vision, &network.text);
-        let embed = loader.table(text.embed)?;
         let is_tied = text.head.weight == text.embed;
         let is_changed = adapter.is_some_and(|adapter| adapter.layers.contains_key(&text.head.name));
-        let head = match is_tied && !is_changed {
-            true => embed,
-            false => loader.linear(&[&text.head])?.weight,
+        let head = loader.full_linear(&[&text.head])?;
+        let (embed, embed_stride) = match is_tied && !is_changed {
+            true => (head.weight, head.stride()),
+            false => (loader.table(text.embed)?, text.head.inputs),
         };
         let parameters = Self {
             patch: loader.linear(&[&vision.patch])?,
@@ -119,6 +161,7 @@ impl Parameters {
                 .map(|merger| loader.merger(merger))
                 .collect::<Result<_, _>>()?,
             embed,
+            embed_stride,
             layers: text.layers.iter().map(|layer| loader.layer(layer)).collect::<Result<_, _>>()?,
             norm: loader.scale(text.norm)?,
             head,
@@ -190,17 +233,55 @@ impl Loader<'_> {
         self.keep(&[numbers])
     }
 
-    /// Layers below one another.
+    /// Layers below one another, in eight bits if that is asked for.
     fn linear(&mut self, layers: &[&network::Linear]) -> Result<Linear, GpuError> {
-        let parts: Vec<Vec<u16>> =
-            layers.iter().map(|layer| self.numbers(layer.weight, Some(layer))).collect();
+        if self.quantization == Quantization::None {
+            return self.full_linear(layers);
+        }
+        let (mut numbers, mut scales) = (Vec::new(), Vec::new());
+        for layer in layers {
+            let weights: Vec<f32> = self.merged(layer);
+            let quantized = Quantized::of(&weights, layer.inputs);
+            numbers.extend(quantized.numbers);
+            scales.extend(quantized.scales);
+        }
+        let failed = || GpuError::failed("copying parameters to the GPU");
+        let numbers = self.gpu.stream.clone_htod(&numbers).map_err(failed())?;
+        let scales = self.gpu.stream.clone_htod(&scales).map_err(failed())?;
+        let packed = PackedWeights { numbers: self.gpu.address(&numbers), scales: self.gpu.address(&scales) };
+        self.held.bytes.push(numbers);
+        self.held.floats.push(scales);
+        self.gpu.wait()?; // what was copied goes away here
+        Ok(Linear { packed: Some(packed), ..self.linear_with(layers, Address::NONE, 0)? })
+    }
+
+    /// The same in bf16.
+    fn full_linear(&mut self, layers: &[&network::Linear]) -> Result<Linear, GpuError> {
+        let extra: usize = layers.iter().map(|layer| (self.extra)(layer)).sum();
+        let part = |layer: &&network::Linear| {
+            let numbers = self.numbers(layer.weight, Some(layer));
+            if extra == 0 { numbers } else { with_columns(&numbers, layer.inputs, extra) }
+        };
+        let parts: Vec<Vec<u16>> = layers.iter().map(part).collect();
+        let weight = self.keep(&parts)?;
+        self.linear_with(layers, weight, extra)
+    }
+
+    fn linear_with(
+        &mut self,
+        layers: &[&network::Linear],
+        weight: Address,
+        extra: usize,
+    ) -> Result<Linear, GpuError> {
         let biases: Vec<Vec<u16>> =
             layers.iter().filter_map(|layer| layer.bias).map(|bias| self.numbers(bias, None)).collect();
         Ok(Linear {
-            weight: self.keep(&parts)?,
+            weight,
             bias: if biases.is_empty() { Address::NONE } else { self.keep(&biases)? },
             inputs: layers[0].inputs,
             outputs: layers.iter().map(|layer| layer.outputs).sum(),
+            extra,
+            packed: None,
         })
     }
 
@@ -214,11 +295,20 @@ impl Loader<'_> {
             let numbers = stored.elements::<bf16>().unwrap_or_default();
             return bytemuck::cast_slice(&numbers).to_vec();
         }
-        let mut numbers = self.floats(id);
-        if let Some((lora, layer)) = lora {
+        let numbers = match lora {
+            Some((_, layer)) => self.merged(layer),
+            None => self.floats(id),
+        };
+        numbers.par_iter().map(|number| bf16::from_f32(*number).to_bits()).collect()
+    }
+
+    /// The weights of a layer with its adapter in them.
+    fn merged(&self, layer: &network::Linear) -> Vec<f32> {
+        let mut numbers = self.floats(layer.weight);
+        if let Some(lora) = self.adapter.and_then(|adapter| adapter.layers.get(&layer.name)) {
             lora.merge_into(&mut numbers, layer);
         }
-        numbers.par_iter().map(|number| bf16::from_f32(*number).to_bits()).collect()
+        numbers
     }
 
     fn keep(&mut self, parts: &[Vec<u16>]) -> Result<Address, GpuError> {
@@ -234,4 +324,13 @@ impl Loader<'_> {
         self.held.numbers.push(room);
         Ok(address)
     }
+}
+
+/// Rows with so many zeros after each.
+fn with_columns(numbers: &[u16], width: usize, extra: usize) -> Vec<u16> {
+    let mut wider = vec![0; numbers.len() / width * (width + extra)];
+    wider.par_chunks_exact_mut(width + extra).zip(numbers.par_chunks_exact(width)).for_each(|(wide, row)| {
+        wide[..width].copy_from_slice(row);
+    });
+    wider
 }

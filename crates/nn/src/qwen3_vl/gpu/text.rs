@@ -98,6 +98,7 @@ impl Engine {
         let args = [
             Arg::At(batch.sources.at(lists)),
             Arg::At(embed),
+            Arg::Int(self.parameters.embed_stride as i32),
             Arg::At(visual_embeds),
             Arg::At(x),
             Arg::Int(width as i32),
@@ -145,7 +146,7 @@ impl Engine {
         let qkv = self.buffers.qkv.of(&self.gpu, tokens * outputs)?;
         let matmul = Matmul {
             x: normal,
-            weight: layer.qkv.weight.plus(skipped * width),
+            weight: self.weight(layer.qkv)?.plus(skipped * width),
             epilogue: Epilogue::Plain,
             y: qkv,
             stride: outputs,
@@ -156,6 +157,8 @@ impl Engine {
         self.cublas.run(&mut self.gpu, "qkv matmul", &matmul)?;
         let rotated = asking + kv_heads;
         let args = [
+            Arg::At(qkv),
+            Arg::Int(outputs as i32),
             Arg::At(qkv),
             Arg::Int(outputs as i32),
             Arg::Int(asking as i32),
@@ -189,8 +192,11 @@ impl Engine {
             q_stride: stride,
             k: qkv.plus(heads * head_width),
             v: qkv.plus((heads + kv_heads) * head_width),
-            kv_stride: stride,
+            k_stride: stride,
+            v_stride: stride,
             out: mixed,
+            out_stride: heads * head_width,
+            log_sums: Address::NONE,
             heads,
             kv_heads,
             head_width,
@@ -220,7 +226,7 @@ impl Engine {
         let both = self.buffers.inner.of(&self.gpu, rows * 2 * inner)?;
         self.linear("gate and up matmul", layer.gate_up, normal, rows, Epilogue::Plain, both)?;
         let gated = self.buffers.gated.of(&self.gpu, rows * inner)?;
-        let args = [Arg::At(both), Arg::At(gated), Arg::Int(inner as i32)];
+        let args = [Arg::At(both), Arg::At(gated), Arg::Int(inner as i32), Arg::Int(inner as i32)];
         self.gpu.run("swiglu", LaunchShape::rows(rows, inner), &args)?;
         self.linear("down matmul", layer.down, gated, rows, Epilogue::Add, x)
     }
@@ -266,7 +272,7 @@ impl Engine {
         let queries = self.buffers.last_queries.of(&self.gpu, count * asking)?;
         let matmul = Matmul {
             x: normal,
-            weight: layer.qkv.weight,
+            weight: self.weight(layer.qkv)?,
             epilogue: Epilogue::Plain,
             y: queries,
             stride: asking,
@@ -276,6 +282,8 @@ impl Engine {
         };
         self.cublas.run(&mut self.gpu, "matmuls of last rows", &matmul)?;
         let args = [
+            Arg::At(queries),
+            Arg::Int(asking as i32),
             Arg::At(queries),
             Arg::Int(asking as i32),
             Arg::Int(heads as i32),
@@ -294,8 +302,11 @@ impl Engine {
             q_stride: asking,
             k: kv,
             v: kv.plus(kv_heads * head_width),
-            kv_stride: stride,
+            k_stride: stride,
+            v_stride: stride,
             out: mixed,
+            out_stride: heads * head_width,
+            log_sums: Address::NONE,
             heads,
             kv_heads,
             head_width,
@@ -330,12 +341,13 @@ impl Engine {
         let width = self.config.text.width;
         let (count, labels) = (state.batch.sequences, state.batch.labels);
         let normal = self.buffers.normal.of(&self.gpu, count * width)?;
-        let (norm, head) = (self.parameters.norm, self.parameters.head);
+        let (norm, head) = (self.parameters.norm, self.parameters.head.weight);
         self.rms_norm(x, norm, normal, count, Address::NONE)?;
         let logits = self.buffers.logits.of(&self.gpu, count * labels.len)?;
         let args = [
             Arg::At(normal),
             Arg::At(head),
+            Arg::Int(width as i32),
             Arg::At(labels.at(state.lists)),
             Arg::Int(labels.len as i32),
             Arg::At(logits),

@@ -16,7 +16,7 @@ use crate::gpu::Epilogue;
 use crate::gpu::GpuError;
 use crate::gpu::{Arg, LaunchShape};
 
-const EPSILON: f32 = 1e-6;
+pub(super) const EPSILON: f32 = 1e-6;
 
 /// A pair of frames.
 #[derive(Clone, Copy, Debug)]
@@ -36,9 +36,9 @@ impl FramePair<'_> {
 /// Positions of an image's patches, which depend on its size only.
 pub(super) struct PatchPositions {
     /// Learned positions.
-    learned: CudaSlice<u16>,
+    pub(super) learned: CudaSlice<u16>,
     /// Cosine and sine of each patch's angles.
-    cos_sin: CudaSlice<f32>,
+    pub(super) cos_sin: CudaSlice<f32>,
 }
 
 /// Pairs of one kind and size that go through the tower together.
@@ -281,8 +281,11 @@ impl Engine {
             q_stride: 3 * width,
             k: qkv.plus(width),
             v: qkv.plus(2 * width),
-            kv_stride: 3 * width,
+            k_stride: 3 * width,
+            v_stride: 3 * width,
             out: mixed,
+            out_stride: width,
+            log_sums: Address::NONE,
             heads,
             kv_heads: heads,
             head_width: width / heads,
@@ -318,6 +321,7 @@ impl Engine {
             Arg::At(norm.scale),
             Arg::At(norm.shift),
             Arg::At(y),
+            Arg::Int(width as i32),
             Arg::Int(rows as i32),
             Arg::Float(EPSILON),
         ];
@@ -344,7 +348,7 @@ impl Engine {
     }
 
     /// Computes positions and angles of images of a size, once.
-    fn prepare_positions(&mut self, sides: [usize; 2]) -> Result<(), GpuError> {
+    pub(super) fn prepare_positions(&mut self, sides: [usize; 2]) -> Result<(), GpuError> {
         if self.patch_positions.contains_key(&sides) {
             return Ok(());
         }

@@ -1,6 +1,7 @@
 //! The learner a config describes, and the policy that its weights make.
 
 mod demos;
+mod device;
 mod ppo;
 mod sac;
 pub(crate) mod supported;

@@ -15,7 +15,8 @@ impl Builder<'_> {
         let networks = self.networks()?;
         let seed = Seed::new(self.loaded.config.actor.seed).purpose("ppo");
         let ppo = Ppo::new(&networks, self.ppo_settings()?, seed);
-        let ppo = ppo.map_err(|error| self.impossible(&error))?;
+        let mut ppo = ppo.map_err(|error| self.impossible(&error))?;
+        self.choose_device(|kernels| ppo.use_gpu(kernels))?;
         Ok(Box::new(ppo))
     }
 

@@ -27,7 +27,8 @@ impl Builder<'_> {
         };
         let seed = Seed::new(self.loaded.config.actor.seed).purpose("soft actor-critic");
         let sac = Sac::new(settings, demos, seed);
-        let sac = sac.map_err(|error| self.impossible(&error))?;
+        let mut sac = sac.map_err(|error| self.impossible(&error))?;
+        self.choose_device(|kernels| sac.use_gpu(kernels))?;
         Ok(Box::new(sac))
     }
 

@@ -18,6 +18,7 @@ use crate::build::{self, JudgeData};
 use crate::cli::{RunArgs, Verbosity};
 use crate::config::{LoadedConfig, Purpose};
 use crate::console;
+use crate::device::DeviceChoice;
 use crate::failure::Failure;
 use crate::load;
 use crate::ranks::{Launch, Rank, RankArgs};
@@ -32,6 +33,8 @@ use crate::run::Run;
 #[command(after_help = "Examples:
   plaudit reward sft qwen3vl_sft_vlm_trend_reward \\
       data.data_root=windows actor.model.model_path=Qwen3-VL-4B-Instruct
+  plaudit reward sft qwen3vl_sft_vlm_trend_reward --device cuda \\
+      data.data_root=windows actor.model.model_path=Qwen3-VL-4B-Instruct
   plaudit reward sft pickcube_trend_sft
   plaudit reward sft pickcube_trend_sft \\
       runner.resume_dir=logs/20260801-12:00:00-pickcube_trend_sft
@@ -43,6 +46,9 @@ pub struct Sft {
     config: RunArgs,
     #[command(flatten)]
     ranks: RankArgs,
+    /// Where to train: auto, cpu, cuda or cuda:N; auto takes the GPU if there is one [default: actor.model.device]
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<DeviceChoice>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -62,7 +68,9 @@ impl Sft {
 
     /// The config, and the windows it names.
     fn load(&self, verbosity: Verbosity) -> Result<(LoadedConfig, JudgeData), Failure> {
-        let loaded = load::to_run(&self.config, verbosity)?;
+        let mut config = self.config.clone();
+        config.config.words.extend(self.device.map(|device| format!("actor.model.device={device}")));
+        let loaded = load::to_run(&config, verbosity)?;
         refuse_other_work(&loaded)?;
         let data = build::judge_data(&loaded)?;
         Ok((loaded, data))
@@ -77,7 +85,7 @@ impl Sft {
         sharding: Sharding,
         verbosity: Verbosity,
     ) -> Result<Option<Summary>, Failure> {
-        let training = rank.agree(new_training(loaded, data))?;
+        let training = rank.agree(new_training(loaded, data, rank.sync.world()))?;
         refuse_other_start(rank, loaded, || window_lines(data))?;
         let first = FirstSftRank { loaded, data, steps: training.steps(), verbosity };
         let Some((run, outcome)) = train_on_rank(rank, training, sharding, &first)? else { return Ok(None) };
@@ -118,9 +126,13 @@ impl<'a> FirstRank<TrainableJudge<'a>> for FirstSftRank<'a> {
     }
 }
 
-fn new_training<'a>(loaded: &LoadedConfig, data: &'a JudgeData) -> Result<JudgeTraining<'a>, Failure> {
+fn new_training<'a>(
+    loaded: &LoadedConfig,
+    data: &'a JudgeData,
+    ranks: usize,
+) -> Result<JudgeTraining<'a>, Failure> {
     let settings = build::judge_training(loaded, data.train.len())?;
-    let judge = build::judge(loaded, &data.train.prompts())?;
+    let judge = build::judge(loaded, &data.train.prompts(), ranks)?;
     JudgeTraining::new(judge.trainer, judge.save, &data.train, data.val.as_ref(), settings).map_err(failure)
 }
 
@@ -167,8 +179,10 @@ fn announce(run: &mut Run, data: &JudgeData, training: &JudgeTraining<'_>) {
     let (steps, epochs, numbers) =
         (training.steps(), training.epochs(), training.trainer().trainable_parameters());
     let train = count(&data.train);
-    let text =
-        format!("{steps} steps, {epochs:.1} epochs, on {train}; {measured}; {numbers} trainable parameters");
+    let twice = if training.recomputes() { "; layers are computed twice to save memory" } else { "" };
+    let text = format!(
+        "{steps} steps, {epochs:.1} epochs, on {train}; {measured}; {numbers} trainable parameters{twice}"
+    );
     run.emit(Event::Notice { level: Level::Info, text });
     if let Some(episode) = shared_episode(data) {
         let text = format!(

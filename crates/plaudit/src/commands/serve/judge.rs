@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plaudit_data::convert::window_prompt;
-use plaudit_nn::qwen3_vl::{Inputs, PromptLayout, VlmError};
+use plaudit_nn::qwen3_vl::{Inputs, PromptLayout, Quantization, VlmError};
 use plaudit_reward::open::{OpenOptions, OpenVlm};
 use plaudit_reward::trend::{
     self, Completion, Conversation, GenerationConfig, JudgeFolder, LabelLogits, LabelProbabilities, LocalVlm,
@@ -46,7 +46,9 @@ pub(super) fn open(
 ) -> Result<Arc<ServedVlm>, Failure> {
     let (device, precision) = judge_device(options.device, options.bf16).map_err(no_gpu)?;
     let folder = JudgeFolder { lora: options.lora.clone().or(folder.lora), ..folder };
-    let opened = OpenVlm::open(folder, &OpenOptions { device, precision, ..OpenOptions::default() });
+    let quantization = if options.int8 { Quantization::Int8 } else { Quantization::None };
+    let opened = OpenOptions { device, precision, quantization, ..OpenOptions::default() };
+    let opened = OpenVlm::open(folder, &opened);
     let opened = opened.map_err(unopened)?;
     let capabilities = opened.capabilities();
     let model = opened.model;

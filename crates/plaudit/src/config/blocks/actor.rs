@@ -188,8 +188,8 @@ block! {
         #[range(SHARE)]
         misses: f64 = 0.0,
 
-        /// Image reward model: where it is trained: `auto` (a GPU if there is one; the CPU with several ranks or in fp16), `cpu`, `cuda` or
-        /// `cuda:N`.
+        /// Where it is trained: `auto` (a GPU if there is one; `cluster.component_placement` says which; the CPU for several ranks, an image reward
+        /// model in fp16, all weights of a judge, and policies on states or above a frozen trunk), `cpu`, `cuda` or `cuda:N`.
         device: String = "auto".into(),
         /// Image reward model: the trunk.
         arch: Arch = Arch::Resnet18,
@@ -234,7 +234,7 @@ block! {
         /// Vision-language judge: leave the vision part frozen.
         freeze_vit: bool = false,
         /// Vision-language judge: recompute activations in the backward pass instead of keeping them; less memory.
-        gradient_checkpointing: bool = false,
+        gradient_checkpointing: GradientCheckpointing = GradientCheckpointing::Auto,
         /// Vision-language judge: where its weights come from.
         init: WeightInit = WeightInit::Pretrained,
         /// Vision-language judge, random weights: their standard deviation.
@@ -244,6 +244,18 @@ block! {
         text_config: TextSizes = TextSizes::default(),
         /// Vision-language judge, random weights and no `model_path`: the vision tower.
         vision_config: VisionSizes = VisionSizes::default(),
+    }
+}
+
+choice! {
+    /// Whether activations are computed again in the backward pass.
+    GradientCheckpointing = plaudit_nn::qwen3_vl::Recompute {
+        /// On a GPU, if its memory does not hold all of them.
+        Auto = "auto",
+        /// Always.
+        Always = "true",
+        /// Never.
+        Never = "false",
     }
 }
 

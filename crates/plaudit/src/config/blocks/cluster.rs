@@ -120,6 +120,21 @@ impl Cluster {
         })
     }
 
+    /// The first GPU of this machine that a component is placed on, if everything is on this machine and it is placed by number.
+    pub fn gpu_of(&self, component: &str) -> Option<usize> {
+        if self.elsewhere().is_some() {
+            return None;
+        }
+        let names = |key: &str| key.split(',').any(|name| name.trim() == component);
+        let (_, placement) = self.component_placement.iter().find(|(key, _)| names(key))?;
+        match placement {
+            Placement::Rank(rank) => usize::try_from(*rank).ok(),
+            Placement::List(ranks) => ranks.first().and_then(|rank| usize::try_from(*rank).ok()),
+            Placement::Ranges(text) => text.split(['-', ',', ':']).next()?.trim().parse().ok(),
+            Placement::InGroup { .. } => None,
+        }
+    }
+
     /// Why a placement in groups of machines is not on this one.
     fn group_elsewhere(&self, placement: &Placement) -> Option<String> {
         let Placement::InGroup { placement: ranks, .. } = placement else { return None };
@@ -342,5 +357,32 @@ block! {
         python_interpreter_path: Option<String> = None,
         /// Environment variables for processes there.
         env_vars: Vec<IndexMap<String, VariableValue>> = Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_placement_by_number_names_a_gpu_of_this_machine() {
+        let rank = Placement::Rank;
+        let text = |text: &str| Placement::Ranges(text.into());
+        let in_group = Placement::InGroup { node_group: None, placement: Some(Ranks::One(1)) };
+        for (key, placement, num_nodes, expected) in [
+            ("actor", rank(1), 1, Some(1)),
+            ("env, actor,rollout", text("2"), 1, Some(2)),
+            ("actor", text("1-3"), 1, Some(1)),
+            ("actor", text("2:0-1"), 1, Some(2)),
+            ("actor", Placement::List(vec![3, 4]), 1, Some(3)),
+            ("actor", text("all"), 1, None),
+            ("actor", in_group, 1, None),
+            ("reward", rank(1), 1, None),
+            ("actor", rank(1), 2, None),
+        ] {
+            let component_placement = IndexMap::from([(key.to_owned(), placement.clone())]);
+            let cluster = Cluster { num_nodes, component_placement, ..Cluster::default() };
+            assert_eq!(cluster.gpu_of("actor"), expected, "{key} {placement:?} {num_nodes}");
+        }
     }
 }

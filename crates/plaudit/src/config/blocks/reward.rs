@@ -140,6 +140,16 @@ choice! {
 }
 
 choice! {
+    /// Bits of weights in memory.
+    Quantization = plaudit_nn::qwen3_vl::Quantization {
+        /// All of the precision.
+        None = "none",
+        /// Eight, with a scale for each 128 numbers: half the memory of bf16.
+        Int8 = "int8",
+    }
+}
+
+choice! {
     /// Precision of arithmetic.
     Precision = plaudit_nn::classifier::Precision {
         /// 32 bits.
@@ -368,6 +378,8 @@ block! {
         model_path: Option<String> = None,
         /// Precision of its arithmetic.
         precision: Precision = Precision::Fp32,
+        /// Vision-language judge on a GPU: how many bits its weights have in memory.
+        quantization: Quantization = Quantization::None,
         /// Where it computes: `auto` (a GPU if there is one, for judges only with `precision: bf16`), `cpu`, `cuda` or `cuda:N`.
         device: String = "auto".into(),
         /// Image classifier: the trunk.

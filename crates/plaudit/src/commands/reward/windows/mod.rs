@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use plaudit_data::windows::WindowViews;
-use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout};
+use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout, Quantization};
 use plaudit_reward::audit::JudgeBench;
 use plaudit_reward::open::{ModelLocation, OpenOptions, OpenVlm};
 use plaudit_reward::sft::InputFormat;
@@ -40,6 +40,9 @@ pub(super) struct JudgeArgs {
     /// Compute with 16 bits
     #[arg(long)]
     bf16: bool,
+    /// Keep weights in 8 bits, on a GPU: half the memory
+    #[arg(long)]
+    int8: bool,
     #[command(flatten)]
     pub(super) device: DeviceArgs,
 }
@@ -62,6 +65,7 @@ impl JudgeArgs {
             ("--all-frames", self.all_frames),
             ("--main-view", self.main_view),
             ("--bf16", self.bf16),
+            ("--int8", self.int8),
         ];
         refuse(&flags, "an image classifier")
     }
@@ -80,7 +84,8 @@ fn bench(folder: JudgeFolder, asked: &JudgeArgs, data: &[PathBuf]) -> Result<Jud
     let windows = JudgeBench::read_windows(data, asked.views()).map_err(failure)?;
     let frames = if asked.all_frames { FrameSampling::All } else { FrameSampling::Sampled };
     let (device, precision) = judge_device(asked.device.choice(), asked.bf16).map_err(no_gpu)?;
-    let options = OpenOptions { device, precision, frames, ..OpenOptions::default() };
+    let quantization = if asked.int8 { Quantization::Int8 } else { Quantization::None };
+    let options = OpenOptions { device, precision, quantization, frames, ..OpenOptions::default() };
     let OpenVlm { folder, model: judge, .. } = OpenVlm::open(folder, &options).map_err(unopened)?;
     let tuned = || judge.card().and_then(|card| card.prompt_layout);
     let layout = asked.prompt_layout.or_else(tuned).unwrap_or_default();
