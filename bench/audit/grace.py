@@ -16,14 +16,17 @@ import random
 
 
 def read(path):
-    """[(scores, truth)] of every episode."""
-    episodes = {}
+    """[(scores, truth)] of every episode. Episodes of several folders may have one name: a new one begins where frames begin anew."""
+    episodes, last = [], None
     with open(path, newline="") as file:
         for row in csv.DictReader(file):
-            scores, truth = episodes.setdefault(row["episode"], ([], []))
-            scores.append(float(row["score"]))
-            truth.append(row["success"] == "1")
-    return list(episodes.values())
+            at = (row["episode"], int(row["frame"]))
+            if last is None or at[0] != last[0] or at[1] <= last[1]:
+                episodes.append(([], []))
+            episodes[-1][0].append(float(row["score"]))
+            episodes[-1][1].append(row["success"] == "1")
+            last = at
+    return episodes
 
 
 def allowed(count, rate, confidence):

@@ -65,7 +65,7 @@ def policy(run, model, demos, seed, more=()):
     return ["train", "pickcube_ppo_resnet_reward", f"reward.model.model_path={model}",
             f"algorithm.cloning.load_path={demos}", f"actor.seed={seed}", f"env.train.seed={seed}", f"data.seed={seed}",
             "env.eval.video_cfg.save_video=false", "data.num_samples_per_episode=0", "runner.val_check_interval=10",
-            "runner.save_interval=-1", "actor.optim.lr_scheduler=constant", f"runner.logger.log_path={run}", *MONITOR, *more]
+            "runner.save_interval=-1", f"runner.logger.log_path={run}", *MONITOR, *more]
 
 
 class Tensor:
@@ -141,8 +141,9 @@ class Jobs:
     def episodes(self):
         seed, options = self.seed, self.options
         self.all["demos"] = [], [collect(self.at("demos"), seed, options.demos, 0.1, [f"env.eval.data_collection.target_success={options.demos}"])]
-        self.all["scripted"] = [], [collect(self.at("scripted"), seed + 100, options.episodes, 0.1, ALL_EPISODES)]
-        self.all["held_out"] = [], [collect(self.at("held_out"), seed + 200, options.held_out, 0.1, ALL_EPISODES)]
+        # With more noise the arm is never still, and success a matter of luck that no image shows: an AUC of 0.58.
+        self.all["scripted"] = [], [collect(self.at("scripted"), seed + 100, options.episodes, 0.03, ALL_EPISODES)]
+        self.all["held_out"] = [], [collect(self.at("held_out"), seed + 200, options.held_out, 0.03, ALL_EPISODES)]
         self.all["random"] = [], [["collect", "pickcube_scripted", "--episodes", "60", "actor.model.model_type=random",
                                    "actor.model.policy_setup=panda-ee-dpos", "env.eval.ignore_terminations=true",
                                    "env.eval.use_full_state=true", "env.eval.init_params.obs_mode=rgb",
@@ -165,7 +166,8 @@ class Jobs:
 
     def policies(self):
         seed, options = self.seed, self.options
-        always = [f"runner.max_epochs={options.updates}", *options.more, *MAIN]
+        # As large steps at the end as at the beginning: a policy that goes on and on finds what fools a model.
+        always = [f"runner.max_epochs={options.updates}", "actor.optim.lr_scheduler=constant", *options.more, *MAIN]
         learns = lambda data: [f"reward.online.every={options.every}", f"reward.online.steps={options.steps}",
                                f"reward.online.data_path={self.at(data)}", f"reward.online.held_out_path={self.at('held_out')}"]
         run = lambda name, model, more: policy(self.at(name), self.at(model), self.at("demos"), seed, always + more)
@@ -257,7 +259,7 @@ class Scheduler:
 
     def one(self, number, seed, name, waits, steps):
         # Training a model gains from more cores.
-        wanted = min({"classifier": 2, "backdoor": 2, "progress": 2, "demo": 4}.get(name, 1), self.most)
+        wanted = min({"classifier": 2, "backdoor": 2, "progress": 2, "plain": 2, "demo": 4}.get(name, 1), self.most)
         before = self.waits(number)
         with self.changed:
             self.changed.wait_for(lambda: before & self.failed or (before <= self.done and len(self.cores) >= wanted and self.is_next(number)))

@@ -127,12 +127,14 @@ fn a_model_with_conditions_learns_from_frames_in_which_they_hold() {
     model_of_episodes(here, "resnet", "slow", "data.guards=[\"abs(state[9:16])<=100\"]");
     model_of_episodes(here, "resnet", "lifted", "data.guards=[\"state[31]>0.05\"]");
     let learned_from = |model: &str| -> (Vec<usize>, String) {
-        let (path, run) = (format!("reward.model.model_path={model}"), format!("runner.logger.log_path={model}_run"));
-        let more = ["runner.max_epochs=2", "env.train.use_full_state=true", "data.fail_success_ratio=2", &path, &run];
+        let (path, run) =
+            (format!("reward.model.model_path={model}"), format!("runner.logger.log_path={model}_run"));
+        let more = ["runner.max_epochs=2", "env.train.use_full_state=true", &path, &run];
         let output = plaudit(here, &learning(&more));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{said}");
-        let frames = said.lines().filter_map(|line| line.split_once(" of the reward model, on ")?.1.split(' ').next());
+        let frames =
+            said.lines().filter_map(|line| line.split_once(" of the reward model, on ")?.1.split(' ').next());
         (frames.map(|count| count.parse().unwrap()).collect(), said)
     };
     let (slow, said) = learned_from("slow");

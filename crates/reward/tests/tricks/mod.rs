@@ -28,11 +28,11 @@ const CAMERA: &str = "base_camera";
 /// What a second model looks through.
 const SECOND_CAMERA: &str = "3rd_view_camera";
 /// Of an episode.
-pub const STEPS: usize = 50;
+pub(crate) const STEPS: usize = 50;
 
 /// What happens in an episode.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Play {
+pub(crate) enum Play {
     /// The task, with noise on the actions.
     Honest {
         noise: f64,
@@ -44,11 +44,11 @@ pub enum Play {
 }
 
 /// Goes by the colours of one camera.
-pub struct Colours([Arc<str>; 1]);
+pub(crate) struct Colours([Arc<str>; 1]);
 
 impl Colours {
     /// A second model, which looks through another camera.
-    pub fn second() -> Self {
+    pub(crate) fn second() -> Self {
         Self([SECOND_CAMERA.into()])
     }
 }
@@ -136,7 +136,7 @@ fn misled(obs: &Obs, play: Play, t: usize, rows: usize) -> Obs {
 }
 
 /// Tables side by side, seen by some cameras.
-pub fn tables(rows: usize, cameras: &[CameraName], needed: FramesNeeded) -> Box<dyn Env> {
+pub(crate) fn tables(rows: usize, cameras: &[CameraName], needed: FramesNeeded) -> Box<dyn Env> {
     let camera = |name: &CameraName| CameraSettings { name: *name, width: SIDE, height: SIDE };
     let cameras = Some(cameras.iter().map(camera).collect());
     let settings = PickCubeSettings { cameras, ..PickCubeSettings::default() };
@@ -152,7 +152,7 @@ pub fn tables(rows: usize, cameras: &[CameraName], needed: FramesNeeded) -> Box<
 }
 
 /// One episode in every row, with the trick in the first `rows`.
-pub fn played(rows: usize, env: &mut dyn Env, obs: Obs, play: Play, seed: Seed) -> (Segment, Obs) {
+pub(crate) fn played(rows: usize, env: &mut dyn Env, obs: Obs, play: Play, seed: Seed) -> (Segment, Obs) {
     let noise = if let Play::Honest { noise } = play { noise } else { 0.05 };
     let mut expert = PickCubeExpert::new(ControlMode::PdJointDeltaPos).with_noise(noise);
     let mut segment = Segment::starting_at(doctored(obs.clone(), play, 0, rows));
@@ -177,7 +177,7 @@ pub fn played(rows: usize, env: &mut dyn Env, obs: Obs, play: Play, seed: Seed) 
 }
 
 /// What the colours of the first camera are worth.
-pub fn reward(timing: RewardTiming) -> AdjustableReward {
+pub(crate) fn reward(timing: RewardTiming) -> AdjustableReward {
     let model = Arc::new(ReloadableModel::fixed(Box::new(Colours([CAMERA.into()]))));
     let kind = RewardKind::Binary { success: 1.0, fail: 0.0 };
     AdjustableReward::new(FrameReward {
