@@ -131,7 +131,7 @@ fn a_checkpoint_of_another_network_says_which_setting_to_change() {
         ),
     ];
     for (model, checkpoint, expected) in cases {
-        let weights = trainer(&checkpoint).weights();
+        let weights = trainer(&checkpoint).weights().unwrap();
         let error = Scorer::new(&model, &weights, Device::Cpu).unwrap_err().to_string();
         for part in expected {
             assert!(error.contains(part), "{error}\nlacks: {part}");
@@ -154,7 +154,7 @@ fn a_checkpoint_of_another_network_says_which_setting_to_change() {
 fn use_pretrain_is_read_off_the_pooling_kernel() {
     for use_pretrain in [true, false] {
         let made = ClassifierSettings { use_pretrain: Some(use_pretrain), ..settings(Arch::Resnet10Spatial) };
-        let weights = trainer(&made).weights();
+        let weights = trainer(&made).weights().unwrap();
         let open = ClassifierSettings { use_pretrain: None, ..made.clone() };
         let (adapted, notices) = open.adapted_to(&weights);
         assert_eq!(adapted, made);
@@ -171,7 +171,7 @@ fn use_pretrain_is_read_off_the_pooling_kernel() {
 
 /// A file as torchvision publishes them: a trunk without prefix, and a layer for ImageNet's classes.
 fn published(trunk_of: &ClassifierSettings, prefix: &str, features: usize) -> Weights {
-    let mut names = trainer(trunk_of).weights().under(prefix);
+    let mut names = trainer(trunk_of).weights().unwrap().under(prefix);
     names.insert_f32("fc.weight", &[1000, features], &vec![0.0; 1000 * features]);
     names.insert_f32("fc.bias", &[1000], &[0.0; 1000]);
     let plain: Weights = names
@@ -226,7 +226,7 @@ fn a_published_trunk_goes_into_every_trunk_and_leaves_the_head() {
 fn threads_share_a_scorer() {
     fn shared<T: Send + Sync + Clone>(_: &T) {}
     let settings = settings(Arch::Resnet10);
-    let scorer = trainer(&settings).scorer();
+    let scorer = trainer(&settings).scorer().unwrap();
     shared(&scorer);
     let pixels = formula::bytes("shared", 5 * 64 * 64 * 3);
     let batch = batch(&settings, &pixels);
@@ -261,6 +261,7 @@ fn pytorch_loads_what_was_written_strictly() {
         trainer.weights().unwrap().write_pt(&pt).unwrap();
         trainer
             .weights()
+            .unwrap()
             .write_safetensors(
                 &safetensors,
                 &[("arch", arch.name())].map(|(k, v)| (k.into(), v.into())).into(),

@@ -1,5 +1,6 @@
 //! Networks on a GPU against the same networks on the CPU: outputs and gradients, by an emulation of the kernels.
 
+#![allow(clippy::unwrap_used)]
 #![allow(unsafe_code, clippy::print_stderr)] // the emulator is a library of C++
 
 mod emulator;

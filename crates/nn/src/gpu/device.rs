@@ -16,6 +16,7 @@ use super::modules::{self, KernelSource};
 
 /// An argument of a kernel.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::large_enum_variant)] // copied into a launch once, when a graph is recorded; a box would have to be kept alive beside it
 pub(crate) enum Arg {
     At(Address),
     Count(u64),

@@ -1,6 +1,8 @@
 //! The kernels of dense networks on the CPU, thread by thread, where there is a C++ compiler: what they compute can be tested
 //! without a GPU. What a GPU alone can show (that threads wait where they must, and speed) is checked by `bench/gpu`.
 
+#![allow(clippy::unwrap_used)]
+
 use std::ffi::{CString, c_char, c_int};
 use std::path::Path;
 use std::process::Command;

@@ -11,6 +11,8 @@
 //! | near miss | the cube is brought before or behind the goal, in line with the camera |
 //! | dithering | the cube goes to the goal and away again, over and over |
 
+#![allow(dead_code)] // the bench also plays with a second model, the tests do not
+
 use std::sync::Arc;
 
 use plaudit_core::{Env, FramesNeeded, Obs, Policy, Score, Seed, Segment, StepRow};

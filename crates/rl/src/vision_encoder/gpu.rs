@@ -149,6 +149,7 @@ impl GpuVisionEncoder {
     }
 
     /// The gradients of the parameters, given those of what came out for the first moment, in rows of `grad`.
+    #[allow(clippy::too_many_arguments)] // a pass: where, with what, of what, how many, from where, to where
     pub(crate) fn backward(
         &self,
         kernels: &mut GpuKernels,

@@ -131,7 +131,7 @@ impl Launches {
     }
 
     /// Where an address is, from the base on.
-    pub(super) fn from_base(&self, address: Address) -> usize {
+    pub(super) fn offset_of(&self, address: Address) -> usize {
         (address.0 - self.base.0) as usize
     }
 

@@ -72,9 +72,9 @@ pub(super) fn plan(input: PlanInput<'_>) -> Plan {
     let launches = planner.launches;
     Plan {
         bytes: launches.used,
-        features: launches.from_base(features),
+        features: launches.offset_of(features),
         feature_width,
-        logits: launches.from_base(logits),
+        logits: launches.offset_of(logits),
         steps: launches.steps,
     }
 }

@@ -287,6 +287,7 @@ impl GpuTrainer {
     }
 
     /// Running means of gradients and of their squares.
+    #[allow(clippy::type_complexity)] // means and squares, each by parameter: a name would say no more
     pub(in super::super::super) fn moments(&self) -> Result<[Vec<(Id, Vec<f32>)>; 2], GpuError> {
         Ok([self.trained(&self.memory.means)?, self.trained(&self.memory.squares)?])
     }

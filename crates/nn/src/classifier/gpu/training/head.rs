@@ -70,7 +70,7 @@ impl Planner<'_> {
     fn mask(&mut self, count: usize, share: f64) -> Option<Address> {
         (share > 0.0).then(|| {
             let place = self.host.mask(count, share);
-            self.from_host(place)
+            self.host_address(place)
         })
     }
 
@@ -167,7 +167,7 @@ impl Planner<'_> {
     /// From the gradient of logits to those of all layers of the head, and of what was pooled.
     pub(super) fn head_gradients(&mut self, head: &HeadRecord) {
         let PlanInput { network, count, is_frozen, .. } = self.input;
-        let from = self.from_host(self.host.logit_gradients);
+        let from = self.host_address(self.host.logit_gradients);
         let to = head.feature_gradient;
         // A frozen trunk asks for nothing; embeddings do.
         let is_wanted = !is_frozen || head.poolings.iter().any(|pooling| pooling.spatial.is_some());

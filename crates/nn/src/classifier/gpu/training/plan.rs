@@ -229,7 +229,7 @@ impl<'a> Planner<'a> {
             self.running_statistics();
         }
         let backward = std::mem::take(&mut self.launches.steps);
-        let (bytes, found) = (self.launches.used, self.launches.from_base(found));
+        let (bytes, found) = (self.launches.used, self.launches.offset_of(found));
         (Plan { forward, loss, backward, bytes, found, host: self.host }, self.needed)
     }
 
@@ -306,13 +306,13 @@ impl<'a> Planner<'a> {
     }
 
     /// Something that comes from the host.
-    pub(super) fn from_host(&self, place: usize) -> Address {
+    pub(super) fn host_address(&self, place: usize) -> Address {
         Address(self.input.host.0 + place as u64)
     }
 
     /// Whether the loss is a number: what learns does nothing if not.
     pub(super) fn is_good(&self) -> Address {
-        self.from_host(self.host.is_good)
+        self.host_address(self.host.is_good)
     }
 
     /// The features that a camera has.
@@ -328,10 +328,10 @@ impl<'a> Planner<'a> {
         let PlanInput { count, .. } = self.input;
         let args = vec![
             Arg::At(Address(found.0 + 16)),
-            Arg::At(self.from_host(self.host.examples)),
+            Arg::At(self.host_address(self.host.examples)),
             int(count),
-            Arg::At(self.from_host(self.host.numbers)),
-            Arg::At(self.from_host(self.host.logit_gradients)),
+            Arg::At(self.host_address(self.host.numbers)),
+            Arg::At(self.host_address(self.host.logit_gradients)),
             Arg::At(found),
             Arg::At(self.is_good()),
         ];

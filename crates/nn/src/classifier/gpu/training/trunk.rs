@@ -100,7 +100,7 @@ impl Planner<'_> {
         let number_bytes = self.launches.number_bytes();
         if !self.input.is_frozen {
             // When the first layer has its turn, all blocks are done.
-            let needed = self.launches.from_base(mark) + stem.layer.y.len() * number_bytes;
+            let needed = self.launches.offset_of(mark) + stem.layer.y.len() * number_bytes;
             let missing = needed.saturating_sub(self.launches.used);
             self.launches.used += missing;
             stem.gradient = mark;
