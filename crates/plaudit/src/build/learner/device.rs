@@ -28,7 +28,7 @@ impl Builder<'_> {
         let why_not = match (model.model_type, model.backbone) {
             (ModelType::Cnn, Backbone::Resnet) => Some("a policy above a frozen trunk is trained on the CPU"),
             (ModelType::Cnn, _) => None,
-            _ => Some("a policy on states is trained on the CPU, which is faster for networks of that size"),
+            _ => Some("a policy on states is trained on the CPU alone"),
         };
         let choice = match (choice, why_not) {
             (DeviceChoice::Cuda(_), Some(why)) => {
