@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex};
 
 use plaudit_core::{End, FrameShape, Frames, Obs, Reward, RewardColumn, Segment, StepRow};
 use plaudit_nn::classifier::{Device, Precision};
-use plaudit_nn::qwen3_vl::{PromptLayout, QwenVl};
+use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout, QwenVl};
 use plaudit_reward::open::{OpenOptions, OpenVlm};
 use plaudit_reward::trend::{
     Answer, AnswerMode, CachedModel, ContentPart, Conversation, FrameReadout, GenerationConfig, InputBuilder,
-    JudgeFolder, LabelLogits, LabelRewards, LocalVlm, Prompt, ReadoutSettings, Trend, TrendJudge, TrendModel,
+    JudgeFolder, LabelLogits, LabelRewards, LocalVlm, NonsenseGuard, Prompt, ReadoutSettings, Trend, TrendJudge, TrendModel,
     TrendReward, VlmFrameJudge,
 };
 use plaudit_reward::{
@@ -70,6 +70,8 @@ fn input(cameras: &[&str]) -> InputBuilder {
         default_task: Some("Lift it.".into()),
         system: None,
         layout: PromptLayout::VideosFirst,
+        fps: 24.0,
+        sampling: FrameSampling::Sampled,
     }
 }
 
@@ -85,7 +87,7 @@ fn history(size: usize, least: usize, interval: usize) -> History {
 
 fn judge(model: Arc<dyn TrendModel>, reward: TrendReward) -> TrendJudge {
     let (input, readout) = (input(&["eye"]), ReadoutSettings::default());
-    TrendJudge { model, input, ask: ASK, readout, reward, micro_batch: NonZeroUsize::new(7) }
+    TrendJudge { model, input, ask: ASK, readout, reward, micro_batch: NonZeroUsize::new(7), nonsense: NonsenseGuard::new(1.0) }
 }
 
 fn votes(gamma: f32, soft: bool, at_termination: AtTermination) -> VoteReward {
@@ -357,6 +359,7 @@ fn a_frame_is_asked_about_in_rlinfs_words_and_answered_with_a_number() {
         ask: ASK,
         readout: FrameReadout::Number,
         micro_batch: None,
+        nonsense: NonsenseGuard::new(0.5),
     };
     let obs = two_cameras(9, None);
     let scores = judge(Prompt::Score).scores(&[FrameStack::single(obs.row(0))]).unwrap();
@@ -381,6 +384,7 @@ fn what_cannot_be_shown_is_named() {
             ask: ASK,
             readout: FrameReadout::Number,
             micro_batch: None,
+            nonsense: NonsenseGuard::new(0.5),
         };
         judge.scores(&[FrameStack::single(obs.row(0))]).unwrap_err().to_string()
     };

@@ -45,6 +45,9 @@ pub struct TextConfig {
     pub theta: f64,
     /// How many frequencies follow time, row and column.
     pub sections: [usize; 3],
+    /// Positions that the model knows (`max_position_embeddings`), if that is written.
+    #[serde(default)]
+    pub max_positions: Option<usize>,
 }
 
 /// The sizes of the vision tower.
@@ -199,7 +202,7 @@ impl Config {
     #[must_use]
     pub fn to_json(&self) -> Value {
         let Self { text, vision, tied, image_token, video_token } = self;
-        json!({
+        let mut value = json!({
             "architectures": ["Qwen3VLForConditionalGeneration"],
             "model_type": "qwen3_vl",
             "dtype": "float32",
@@ -242,7 +245,11 @@ impl Config {
                 "deepstack_visual_indexes": vision.deepstack,
                 "rope_parameters": { "rope_type": "axial", "rope_theta": vision.theta },
             },
-        })
+        });
+        if let Some(positions) = text.max_positions {
+            value["text_config"]["max_position_embeddings"] = positions.into();
+        }
+        value
     }
 }
 
@@ -271,6 +278,10 @@ fn text_config(section: &ConfigSection<'_>) -> Result<TextConfig, VlmError> {
         sections: sections.ok_or_else(|| {
             section.wrong("mrope_section", "must be three numbers in `rope_parameters` or `rope_scaling`")
         })?,
+        max_positions: match section.value.get("max_position_embeddings") {
+            None | Some(Value::Null) => None,
+            Some(_) => Some(section.size("max_position_embeddings")?),
+        },
     })
 }
 

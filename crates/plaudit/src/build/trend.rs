@@ -8,14 +8,15 @@ use std::time::Duration;
 use plaudit_compose::ComposeError;
 use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::gpu::GpuError;
-use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout, VlmError};
+use plaudit_nn::qwen3_vl::{FrameSampling, VlmError};
 use plaudit_reward::endpoint::{
     ChatEndpoint, EndpointCallbacks, EndpointError, EndpointSettings, ServerModel,
 };
 use plaudit_reward::open::{ModelLocation, OpenError, OpenOptions, OpenVlm};
+use plaudit_reward::sft::DEFAULT_FPS;
 use plaudit_reward::trend::{
     AnswerMode, CachedModel, FrameReadout, GenerationConfig, InputBuilder, JudgeCard, JudgeFolder,
-    LabelRewards, LocalVlm, Prompt, PromptCheck, ReadoutSettings, TrendJudge, TrendModel, TrendReward,
+    LabelRewards, LocalVlm, NonsenseGuard, Prompt, PromptCheck, ReadoutSettings, TrendJudge, TrendModel, TrendReward,
     UnknownPrompt, VlmFrameJudge,
 };
 use plaudit_reward::{
@@ -140,7 +141,9 @@ impl TermBuilder<'_> {
         }
         let parser = self.parser()?;
         let input = self.input(InputBuilderKind::Moment)?;
-        let AnsweringModel { model, card } = self.model()?;
+        let ask = self.ask(parser == ParserKind::Trend);
+        let AnsweringModel { model, card } = self.model(&ask)?;
+        let input = self.as_tuned(&card, input)?;
         let readout = match parser {
             ParserKind::Trend => FrameReadout::Trend(self.readout(&card)),
             ParserKind::Score | ParserKind::Unspecified => FrameReadout::Number,
@@ -148,9 +151,10 @@ impl TermBuilder<'_> {
         let judge = VlmFrameJudge {
             model,
             input,
-            ask: self.ask(matches!(readout, FrameReadout::Trend(_))),
+            ask,
             readout,
             micro_batch: self.micro_batch(),
+            nonsense: NonsenseGuard::new(self.term.model.max_invalid),
         };
         Ok(Arc::new(ReloadableModel::fixed(Box::new(judge) as Box<dyn FrameRewardModel>)))
     }
@@ -184,14 +188,16 @@ impl TermBuilder<'_> {
             return Err(self.problem("model.input_builder_name", message, hint));
         }
         let input = self.input(builder)?;
-        let AnsweringModel { model, card } = self.model()?;
+        let ask = self.ask(true);
+        let AnsweringModel { model, card } = self.model(&ask)?;
         Ok(TrendJudge {
             model: wrap(model),
-            input: InputBuilder { layout: self.layout(&card)?, ..input },
-            ask: self.ask(true),
+            input: self.as_tuned(&card, input)?,
+            ask,
             readout: self.readout(&card),
             reward,
             micro_batch: self.micro_batch(),
+            nonsense: NonsenseGuard::new(self.term.model.max_invalid),
         })
     }
 
@@ -217,17 +223,29 @@ impl TermBuilder<'_> {
         ReadoutSettings { temperature, abstain_band: model.abstain_band as f32 }
     }
 
-    /// Where the text stands: as the judge was tuned, which the config may say too.
-    fn layout(&self, card: &JudgeCard) -> Result<PromptLayout, ComposeError> {
-        let written = self.term.model.prompt_layout;
-        match card.prompt_layout {
-            Some(tuned) if tuned != written && self.is_written("model.prompt_layout") => {
+    /// Questions as the judge was tuned with them: where the text stands, which frames it sees and at which rate. The config
+    /// may say the same, and nothing else.
+    fn as_tuned(&self, card: &JudgeCard, input: InputBuilder) -> Result<InputBuilder, ComposeError> {
+        let same = "write the same, or leave the key out";
+        let layout = match card.prompt_layout {
+            Some(tuned) if tuned != input.layout && self.is_written("model.prompt_layout") => {
                 let message = format!("the judge was tuned with prompt_layout: {}", tuned.word());
-                Err(self.problem("model.prompt_layout", message, "write the same, or leave the key out"))
+                return Err(self.problem("model.prompt_layout", message, same));
             }
-            Some(tuned) => Ok(tuned),
-            None => Ok(written),
-        }
+            tuned => tuned.unwrap_or(input.layout),
+        };
+        let sampling = match (card.window.map(|window| window.sampling), self.frames_seen()?) {
+            (Some(tuned), Some(written)) if tuned != written => {
+                let message = match tuned {
+                    FrameSampling::All => "the judge was tuned with every frame of a window",
+                    FrameSampling::Sampled => "the judge was tuned with the frames that its processor samples",
+                };
+                return Err(self.problem("model.subprocessor_kwargs", message, same));
+            }
+            (tuned, written) => tuned.or(written).unwrap_or_default(),
+        };
+        let fps = card.window.map_or(input.fps, |window| window.fps);
+        Ok(InputBuilder { layout, sampling, fps, ..input })
     }
 
     /// What is wanted of the model; `labels` says that labels would do.
@@ -302,6 +320,8 @@ impl TermBuilder<'_> {
             default_task: params.default_task_description.clone(),
             system: params.system_prompt.clone(),
             layout: self.term.model.prompt_layout,
+            fps: DEFAULT_FPS,
+            sampling: FrameSampling::default(),
         })
     }
 
@@ -314,8 +334,8 @@ impl TermBuilder<'_> {
         self.input(self.builder(unspecified)?).map(drop)
     }
 
-    /// The model that answers: of a reward worker, where there is one, on a server, or here.
-    fn model(&self) -> Result<AnsweringModel, ComposeError> {
+    /// The model that answers what it will be asked: of a reward worker, where there is one, on a server, or here.
+    fn model(&self, ask: &AnswerMode) -> Result<AnsweringModel, ComposeError> {
         if let Some(client) = self.reward_worker() {
             self.refuse_reloading("a reward worker")?;
             let judge = WorkerJudge::new(client.clone()).map_err(|problem| {
@@ -326,7 +346,13 @@ impl TermBuilder<'_> {
         }
         match self.loaded.config.reward.worker_type {
             WorkerType::Api => {
-                Ok(AnsweringModel { model: Arc::new(self.endpoint()?), card: JudgeCard::default() })
+                let endpoint = self.endpoint()?;
+                // How its labels are read is decided before anything is rewarded.
+                if let AnswerMode::Labels(_) = ask {
+                    endpoint.label_readout().map_err(|error| self.server_problem(&error))?;
+                }
+                let card = endpoint.card().cloned().unwrap_or_default();
+                Ok(AnsweringModel { model: with_prompt_check(Arc::new(endpoint), &card), card })
             }
             WorkerType::Local => {
                 let model = self.local()?;
@@ -362,7 +388,6 @@ impl TermBuilder<'_> {
         let options = OpenOptions {
             device: self.judge_device()?,
             precision: model.precision,
-            frames: self.frames_seen()?,
             ..OpenOptions::default()
         };
         let opened = OpenVlm::open(self.judge_folder(Path::new(folder))?, &options);
@@ -405,14 +430,14 @@ impl TermBuilder<'_> {
         }
     }
 
-    /// Which frames of a video the model sees; other settings of processors are the folder's own.
-    fn frames_seen(&self) -> Result<FrameSampling, ComposeError> {
-        let mut frames = FrameSampling::Sampled;
+    /// Which frames of a video the model sees, where the config says so; other settings of processors are the folder's own.
+    fn frames_seen(&self) -> Result<Option<FrameSampling>, ComposeError> {
+        let mut frames = None;
         for (processor, settings) in &self.term.model.subprocessor_kwargs {
             for (key, value) in &settings.0 {
                 frames = match (processor.as_str(), key.as_str(), value.as_bool()) {
-                    ("video_processor", "do_sample_frames", Some(true)) => FrameSampling::Sampled,
-                    ("video_processor", "do_sample_frames", Some(false)) => FrameSampling::All,
+                    ("video_processor", "do_sample_frames", Some(true)) => Some(FrameSampling::Sampled),
+                    ("video_processor", "do_sample_frames", Some(false)) => Some(FrameSampling::All),
                     _ => {
                         let message = format!("`{key}` of the {processor} cannot be changed here");
                         let hint =
@@ -462,16 +487,18 @@ impl TermBuilder<'_> {
         };
         let callbacks =
             EndpointCallbacks { notify: Arc::new(run::notify_soon), stop: Arc::new(run::interrupted) };
-        ServerModel::open(settings, callbacks).map_err(|error| {
-            let key = match error {
-                EndpointError::Model { .. } => "model",
-                EndpointError::Access { .. } => "api_key_env",
-                _ => "api_base",
-            };
-            let docs = Some("see docs/serve.md and docs/trend.md for servers and their settings".into());
-            let hint = hints::join([hints::about(&error), docs]).unwrap_or_default();
-            self.loaded.problem(&format!("reward.api.{key}"), error.to_string(), hint)
-        })
+        ServerModel::open(settings, callbacks).map_err(|error| self.server_problem(&error))
+    }
+
+    fn server_problem(&self, error: &EndpointError) -> ComposeError {
+        let key = match error {
+            EndpointError::Model { .. } => "model",
+            EndpointError::Access { .. } => "api_key_env",
+            _ => "api_base",
+        };
+        let docs = Some("see docs/serve.md and docs/trend.md for servers and their settings".into());
+        let hint = hints::join([hints::about(error), docs]).unwrap_or_default();
+        self.loaded.problem(&format!("reward.api.{key}"), error.to_string(), hint)
     }
 }
 

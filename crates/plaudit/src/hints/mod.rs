@@ -63,6 +63,9 @@ fn about_one(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(RewardModelError::Task) = error.downcast_ref() {
         return Some("set reward.model.input_builder_params.default_task_description".into());
     }
+    if let Some(RewardModelError::Nonsense { .. }) = error.downcast_ref() {
+        return Some(NONSENSE.into());
+    }
     if let Some(RewardModelError::File { .. }) = error.downcast_ref() {
         return Some("is reward.model.model_path right?".into());
     }
@@ -85,6 +88,7 @@ fn about_one(error: &(dyn Error + 'static)) -> Option<String> {
 pub(crate) const NO_GPU: &str = "`plaudit device` shows what was found; `device: cpu` computes on the CPU";
 /// Which build has what this one has not.
 const NO_MUJOCO: &str = "build with `--features mujoco` as docs/mujoco.md says, or set engine: rapier";
+const NONSENSE: &str = "is the judge asked as it was tuned, and by a model that can? reward.model.max_invalid allows more of it";
 const NO_TLS: &str = "build with `--features tls`, or put a proxy in front";
 
 fn about_server(error: &EndpointError) -> Option<&'static str> {

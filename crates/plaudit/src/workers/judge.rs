@@ -6,6 +6,7 @@ use std::sync::Arc;
 use plaudit_cluster::link::{Payload, Reader, WireError};
 use plaudit_cluster::worker::messages::ModelFacts;
 use plaudit_cluster::worker::{QuestionAnswerer, ScoreClient};
+use plaudit_nn::qwen3_vl::FrameSampling;
 use plaudit_reward::RewardModelError;
 use plaudit_reward::trend::{
     Answer, AnswerMode, ContentPart, Conversation, GenerationConfig, JudgeCard, LabelLogits, RgbImage,
@@ -123,6 +124,7 @@ fn put_conversation(conversation: &Conversation<'_>) -> Vec<u8> {
             ContentPart::Video(video) => {
                 to.u8(3);
                 to.f64(video.fps);
+                to.bool(video.sampling == FrameSampling::All);
                 to.u64(video.frames.len() as u64);
                 video.frames.iter().for_each(|image| put_image(&mut to, image));
             }
@@ -155,6 +157,7 @@ fn take_part<'a>(from: &mut Reader<'a>) -> Result<ContentPart<'a>, WireError> {
         2 => ContentPart::Image(take_image(from)?),
         3 => {
             let fps = from.f64()?;
+            let sampling = if from.bool()? { FrameSampling::All } else { FrameSampling::Sampled };
             let frames = from.items(24)?;
             if frames == 0 {
                 return Err(from.problem("a video without images"));
@@ -162,6 +165,7 @@ fn take_part<'a>(from: &mut Reader<'a>) -> Result<ContentPart<'a>, WireError> {
             ContentPart::Video(Video {
                 frames: (0..frames).map(|_| take_image(from)).collect::<Result<_, _>>()?,
                 fps,
+                sampling,
             })
         }
         other => return Err(from.problem(format!("there is no part {other} of a question"))),
@@ -190,6 +194,11 @@ fn put_answer(answer: &Answer) -> Vec<u8> {
             to.to_vec()
         }
         Answer::Missing => Payload::new(3).to_vec(),
+        Answer::NoLabel(text) => {
+            let mut to = Payload::new(4);
+            to.text(text);
+            to.to_vec()
+        }
     }
 }
 
@@ -199,6 +208,7 @@ fn take_answer(bytes: &[u8]) -> Result<Answer, WireError> {
         1 => Answer::Logits(LabelLogits([from.f32()?, from.f32()?, from.f32()?])),
         2 => Answer::Text(from.text()?.to_string()),
         3 => Answer::Missing,
+        4 => Answer::NoLabel(from.text()?.to_string()),
         other => return Err(from.problem(format!("there is no answer of kind {other}"))),
     };
     from.finish()?;
@@ -215,7 +225,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_and_answered_arrives_as_it_was() {
-        let video = Video { frames: vec![image(1), image(2)], fps: 2.5 };
+        let video = Video { frames: vec![image(1), image(2)], fps: 2.5, sampling: FrameSampling::All };
         for system in [None, Some("You judge.".into())] {
             let parts = vec![
                 ContentPart::Text("Is it better?".into()),
@@ -228,6 +238,7 @@ mod tests {
         for answer in [
             Answer::Logits(LabelLogits([1.0, f32::NEG_INFINITY, -0.0])),
             Answer::Text("positive".into()),
+            Answer::NoLabel("perhaps".into()),
             Answer::Missing,
         ] {
             assert_eq!(take_answer(&put_answer(&answer)), Ok(answer));
@@ -242,7 +253,11 @@ mod tests {
     fn what_is_none_is_refused_without_harm() {
         let question = put_conversation(&Conversation {
             system: None,
-            parts: vec![ContentPart::Video(Video { frames: vec![image(1)], fps: 1.0 })],
+            parts: vec![ContentPart::Video(Video {
+                frames: vec![image(1)],
+                fps: 1.0,
+                sampling: FrameSampling::Sampled,
+            })],
         });
         for cut in 0..question.len() {
             assert!(take_conversation(&question[..cut]).is_err(), "cut at {cut}");

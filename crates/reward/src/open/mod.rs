@@ -26,7 +26,6 @@ mod network;
 use std::path::{Path, PathBuf};
 
 use plaudit_nn::classifier::{Device, Precision};
-use plaudit_nn::qwen3_vl::FrameSampling;
 
 pub use self::classifier::{ClassifierCheckpoint, OpenClassifier, trained_model};
 pub use self::error::OpenError;
@@ -72,8 +71,6 @@ pub struct OpenOptions {
     pub device: Device,
     /// Vision-language model: what it computes with.
     pub precision: Precision,
-    /// Vision-language model: which frames of a video it sees.
-    pub frames: FrameSampling,
     /// Server: how it is asked, but for its address.
     pub server: EndpointSettings,
     /// Server: who hears about it.
@@ -86,7 +83,6 @@ impl Default for OpenOptions {
             network: GivenNetwork::default(),
             device: Device::Cpu,
             precision: Precision::Fp32,
-            frames: FrameSampling::Sampled,
             server: EndpointSettings::at(String::new()),
             callbacks: EndpointCallbacks::none(),
         }
@@ -155,7 +151,6 @@ impl OpenVlm {
             lora: folder.lora.as_deref(),
             device: options.device,
             precision: options.precision,
-            frames: options.frames,
         })?;
         Ok(Self { folder, model, device: options.device })
     }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use plaudit_core::FrameShape;
+use plaudit_nn::qwen3_vl::FrameSampling;
 
 /// A question with its images.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +43,8 @@ pub struct Video<'a> {
     pub frames: Vec<RgbImage<'a>>,
     /// How many of them make a second.
     pub fps: f64,
+    /// Which of them the model sees.
+    pub sampling: FrameSampling,
 }
 
 impl<'a> RgbImage<'a> {

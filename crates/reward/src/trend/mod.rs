@@ -10,6 +10,7 @@
 
 mod cached_model;
 mod card;
+mod completion;
 mod conversation;
 mod folder;
 mod frame_judge;
@@ -17,6 +18,7 @@ mod input;
 mod judge;
 mod local;
 mod model;
+mod nonsense;
 mod parse;
 mod prompt_check;
 mod readout;
@@ -24,15 +26,17 @@ mod reward;
 mod vocabulary;
 
 pub use cached_model::CachedModel;
-pub use card::{JudgeCard, JudgeCardError};
+pub use card::{JudgeCard, JudgeCardError, WindowFormat};
+pub use completion::{Completion, CompletionListener, CompletionOptions, CompletionToken, NoListener};
 pub use conversation::{ContentPart, Conversation, RgbImage, Video};
 pub use folder::{JudgeFolder, NoBaseModel};
 pub use frame_judge::{FrameReadout, VlmFrameJudge};
 pub use input::{InputBuilder, Prompt};
 pub use judge::TrendJudge;
 pub(crate) use local::LocalVlmSettings;
-pub use local::{Completion, LocalVlm};
+pub use local::LocalVlm;
 pub use model::{Answer, AnswerMode, GenerationConfig, TrendModel};
+pub use nonsense::NonsenseGuard;
 pub use parse::{parse_score, parse_trend};
 pub use prompt_check::{PromptCheck, UnknownPrompt};
 pub use readout::{LabelLogits, LabelProbabilities, ReadoutSettings};

@@ -22,7 +22,7 @@ pub trait TrendModel: Send + Sync {
 /// What is wanted of a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum AnswerMode {
-    /// How likely each label is. A model that cannot tell answers in words.
+    /// How likely each label is. A server that cannot tell is asked for words, in the whole run.
     Labels(GenerationConfig),
     /// Words.
     Text(GenerationConfig),
@@ -54,6 +54,8 @@ pub enum Answer {
     Logits(LabelLogits),
     /// Words.
     Text(String),
+    /// Words whose probabilities were to be read, and among which is no label.
+    NoLabel(String),
     /// Nothing: nobody was there to answer, and the run is to go on regardless.
     Missing,
 }

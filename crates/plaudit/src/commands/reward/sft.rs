@@ -120,7 +120,7 @@ impl<'a> FirstRank<TrainableJudge<'a>> for FirstSftRank<'a> {
 
 fn new_training<'a>(loaded: &LoadedConfig, data: &'a JudgeData) -> Result<JudgeTraining<'a>, Failure> {
     let settings = build::judge_training(loaded, data.train.len())?;
-    let judge = build::judge(loaded, &data.train.prompts())?;
+    let judge = build::judge(loaded, data)?;
     JudgeTraining::new(judge.trainer, judge.save, &data.train, data.val.as_ref(), settings).map_err(failure)
 }
 

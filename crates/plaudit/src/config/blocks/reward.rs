@@ -431,6 +431,9 @@ block! {
         /// Judge: where better and worse are less than this apart in probability, the answer counts as unclear.
         #[range(SHARE)]
         abstain_band: f64 = 0.0,
+        /// Judge: the run stops where more than this share of the last 200 answers (20 at least) is none of those asked for. 1: never.
+        #[range(SHARE)]
+        max_invalid: f64 = 0.5,
         /// Judge: the expected reward under the labels' probabilities, not the reward of the likeliest label alone.
         soft_reward: bool = true,
         /// Judge, with `reward_mode: potential`: votes in a row that bring the potential to three quarters of its bound.
