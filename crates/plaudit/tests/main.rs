@@ -19,6 +19,7 @@ mod filming;
 mod formats;
 mod hacking;
 mod images;
+mod judge_readouts;
 mod lerobot;
 mod messages;
 mod online;

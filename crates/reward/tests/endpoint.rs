@@ -48,12 +48,13 @@ fn question(number: u8) -> Conversation<'static> {
         width: 2,
         pixels: Cow::Owned((0..6).map(|pixel| pixel + 10 * at + number).collect()),
     };
-    let video =
-        |first: u8| ContentPart::Video(Video {
+    let video = |first: u8| {
+        ContentPart::Video(Video {
             frames: vec![image(first), image(first + 1)],
             fps: 24.0,
             sampling: FrameSampling::Sampled,
-        });
+        })
+    };
     Conversation {
         system: None,
         parts: vec![video(0), video(2), ContentPart::Text(format!("question {number}"))],

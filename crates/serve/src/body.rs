@@ -53,7 +53,8 @@ fn stall_deadline(received: usize, limits: &Limits) -> Duration {
 fn refuse_declared_size(request: &Request<Incoming>, limits: &Limits) -> Result<(), ApiError> {
     let is_declared = request.headers().get(CONTENT_LENGTH).is_some();
     let declared = request.body().size_hint().lower();
-    if is_declared && usize::try_from(declared).is_ok_and(|bytes| bytes <= limits.body_bytes) || !is_declared {
+    if is_declared && usize::try_from(declared).is_ok_and(|bytes| bytes <= limits.body_bytes) || !is_declared
+    {
         return Ok(());
     }
     Err(too_large(limits.body_bytes))
@@ -87,7 +88,9 @@ impl Body for ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
             Self::Whole(body) => Pin::new(body).poll_frame(context),
-            Self::Events(events) => events.poll_recv(context).map(|event| event.map(|event| Ok(Frame::data(event)))),
+            Self::Events(events) => {
+                events.poll_recv(context).map(|event| event.map(|event| Ok(Frame::data(event))))
+            }
         }
     }
 

@@ -131,7 +131,8 @@ impl Opt<'_> {
     }
 
     fn stops(&self) -> Result<Vec<String>, ApiError> {
-        let expected = format!("must be a text or up to {MAX_STOPS} of them, each of 1 to {MAX_STOP_BYTES} bytes");
+        let expected =
+            format!("must be a text or up to {MAX_STOPS} of them, each of 1 to {MAX_STOP_BYTES} bytes");
         let texts = match self.value {
             Value::Array(texts) if texts.len() <= MAX_STOPS => texts.as_slice(),
             one => std::slice::from_ref(one),
@@ -175,7 +176,9 @@ impl Opt<'_> {
         let settings = self.value.as_object().ok_or_else(expected)?;
         match settings.iter().find(|(key, _)| *key != "do_sample_frames") {
             Some(_) => Err(expected()),
-            None => settings.get("do_sample_frames").map(|value| value.as_bool().ok_or_else(expected)).transpose(),
+            None => {
+                settings.get("do_sample_frames").map(|value| value.as_bool().ok_or_else(expected)).transpose()
+            }
         }
     }
 
@@ -184,7 +187,9 @@ impl Opt<'_> {
         let settings = self.value.as_object().ok_or_else(expected)?;
         match settings.keys().find(|key| *key != "include_usage" && *key != "include_obfuscation") {
             Some(_) => Err(expected()),
-            None => settings.get("include_usage").map_or(Ok(false), |value| value.as_bool().ok_or_else(expected)),
+            None => {
+                settings.get("include_usage").map_or(Ok(false), |value| value.as_bool().ok_or_else(expected))
+            }
         }
     }
 
@@ -203,7 +208,11 @@ impl Opt<'_> {
     }
 
     fn text_alone(&self) -> Result<(), ApiError> {
-        if *self.value == serde_json::json!(["text"]) { Ok(()) } else { Err(self.refused("answers are text")) }
+        if *self.value == serde_json::json!(["text"]) {
+            Ok(())
+        } else {
+            Err(self.refused("answers are text"))
+        }
     }
 
     fn one_of(&self, allowed: &[&str]) -> Result<(), ApiError> {

@@ -61,11 +61,13 @@ impl EncodedImage {
     /// The frames of a video, each of at most so many pixels: a data URL of the kind `video/jpeg` or `video/png` with frames
     /// that are joined by commas, as vLLM takes them.
     pub(crate) fn frames_from_url(url: &str, most_pixels: usize) -> Result<Vec<Self>, String> {
-        let expected = "send its frames: data:video/jpeg;base64,FRAME,FRAME,…, each frame a JPEG or PNG as base64";
+        let expected =
+            "send its frames: data:video/jpeg;base64,FRAME,FRAME,…, each frame a JPEG or PNG as base64";
         let Some(data) = url.strip_prefix("data:") else {
             return Err(format!("only data URLs are read; nothing is fetched; {expected}"));
         };
-        let frames = ["video/jpeg;base64,", "video/png;base64,"].iter().find_map(|kind| data.strip_prefix(kind));
+        let frames =
+            ["video/jpeg;base64,", "video/png;base64,"].iter().find_map(|kind| data.strip_prefix(kind));
         let Some(frames) = frames else {
             return Err(format!("files of video are not read; {expected}"));
         };

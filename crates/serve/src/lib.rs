@@ -30,7 +30,8 @@ pub use error::ApiError;
 pub use limits::{Batching, Limits};
 pub use model::{
     Answer, AnswerResult, Asked, Chat, ChatAnswer, ChatChoice, ChatMessage, ChatOptions, ContentPart, Cost,
-    FrameBlock, Image, Model, ModelInfo, Question, Role, Scores, TextPiece, TokenLogprob, Video, WaitingClient,
+    FrameBlock, Image, Model, ModelInfo, Question, Role, Scores, TextPiece, TokenLogprob, Video,
+    WaitingClient,
 };
 pub use server::{ServeError, Server, ServerSettings, Shutdown};
 

@@ -50,7 +50,9 @@ impl Reservation {
             return Err(ApiError::overloaded("running requests use all of this server's memory"));
         }
         if own > Limits::client_share(self.budget.bytes) {
-            return Err(ApiError::overloaded("your running requests use all of the memory that one client may have"));
+            return Err(ApiError::overloaded(
+                "your running requests use all of the memory that one client may have",
+            ));
         }
         held.all += bytes;
         held.by_client.insert(self.client, own);

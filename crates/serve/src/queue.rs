@@ -217,8 +217,11 @@ mod tests {
     #[test]
     fn requests_are_answered_together_up_to_a_size_and_in_order() {
         let (queue, model) = (queue(100), FirstByte(Mutex::default()));
-        let mut answers: Vec<_> =
-            [4, 4, 3, 9, 1].into_iter().zip(0..).map(|(n, at)| queue.put(question(at, n), Cost::default(), None).unwrap()).collect();
+        let mut answers: Vec<_> = [4, 4, 3, 9, 1]
+            .into_iter()
+            .zip(0..)
+            .map(|(n, at)| queue.put(question(at, n), Cost::default(), None).unwrap())
+            .collect();
         drop(answers.remove(2)); // a client that went away
         queue.close();
         queue.work(&model, Batching { images: 8, wait: Duration::ZERO, ..Batching::default() });
@@ -246,7 +249,8 @@ mod tests {
     #[test]
     fn a_full_queue_refuses_and_a_closed_one_too() {
         let queue = queue(2);
-        let waiting: Vec<_> = (0..2).map(|at| queue.put(question(at, 1), Cost::default(), None).unwrap()).collect();
+        let waiting: Vec<_> =
+            (0..2).map(|at| queue.put(question(at, 1), Cost::default(), None).unwrap()).collect();
         let error = queue.put(question(9, 1), Cost::default(), None).unwrap_err();
         assert_eq!((error.status.as_u16(), error.retry_after), (503, Some(1)));
         drop(waiting);
@@ -272,7 +276,9 @@ mod tests {
         let (queue, model) = (Arc::new(queue(10)), Arc::new(FirstByte(Mutex::default())));
         let (worker, asked) = (queue.clone(), model.clone());
         let wait = Duration::from_secs(20);
-        let thread = std::thread::spawn(move || worker.work(&*asked, Batching { images: 3, wait, ..Batching::default() }));
+        let thread = std::thread::spawn(move || {
+            worker.work(&*asked, Batching { images: 3, wait, ..Batching::default() })
+        });
         let began = Instant::now();
         let _first = queue.put(question(0, 1), Cost::default(), None).unwrap();
         std::thread::sleep(Duration::from_millis(50));

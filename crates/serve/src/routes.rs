@@ -392,7 +392,8 @@ impl Sending {
                     Err(_) => stream.fails(&ApiError::failed("the model is gone")),
                 })
             };
-            let is_whole = timeout(time, sent).await.unwrap_or_else(|_| send(stream.fails(&ApiError::answer_timeout())));
+            let is_whole =
+                timeout(time, sent).await.unwrap_or_else(|_| send(stream.fails(&ApiError::answer_timeout())));
             if let Some(under_way) = under_way.take().filter(|_| is_whole) {
                 under_way.finish();
             }

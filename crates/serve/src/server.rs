@@ -125,7 +125,8 @@ async fn serve(
     let limits = *service.limits();
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let permits = Arc::new(Semaphore::new(limits.connections));
-    let clients = Arc::new(Clients { most: Limits::client_share(limits.connections), open: Mutex::default() });
+    let clients =
+        Arc::new(Clients { most: Limits::client_share(limits.connections), open: Mutex::default() });
     let graceful = GracefulShutdown::new();
     let mut stopped = pin!(async {
         while !stop() {

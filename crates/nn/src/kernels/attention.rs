@@ -117,7 +117,9 @@ pub fn forward(
         let mut own = if wanted { Vec::new() } else { unfilled(rows * shape.keys) };
         let mut mixed = unfilled(rows * shape.width);
         let heads = kv_head * group..(kv_head + 1) * group;
-        for (head, from) in heads.flat_map(|head| (0..shape.tokens).step_by(rows).map(move |from| (head, from))) {
+        for (head, from) in
+            heads.flat_map(|head| (0..shape.tokens).step_by(rows).map(move |from| (head, from)))
+        {
             let count = rows.min(shape.tokens - from);
             let scores = match probs {
                 // SAFETY: each head of each sequence has its own part.

@@ -54,7 +54,12 @@ impl TextConfig {
     /// Numbers that a layer has for each token at its busiest, and keys and values of all layers.
     fn floats_per_token(&self) -> usize {
         let (queries, keys) = (self.heads * self.head_width, self.kv_heads * self.head_width);
-        4 * self.width + 4 * queries + 6 * keys + 4 * self.inner + self.head_width + 2 * (self.layers + 1) * keys
+        4 * self.width
+            + 4 * queries
+            + 6 * keys
+            + 4 * self.inner
+            + self.head_width
+            + 2 * (self.layers + 1) * keys
     }
 
     fn operations(&self, tokens: usize, new_tokens: usize) -> f64 {

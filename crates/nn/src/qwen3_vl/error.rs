@@ -63,7 +63,9 @@ pub enum VlmError {
     #[error("{0}")]
     Input(String),
     /// A question that goes beyond the positions that the model knows.
-    #[error("the question takes {positions} positions, and the model knows {most} (`max_position_embeddings`)")]
+    #[error(
+        "the question takes {positions} positions, and the model knows {most} (`max_position_embeddings`)"
+    )]
     TooLong {
         /// What it takes.
         positions: usize,

@@ -31,6 +31,7 @@
 //! `ops/tokens.rs`).
 
 mod adapter;
+mod adapter_files;
 mod cache;
 mod config;
 mod cost;

@@ -86,14 +86,18 @@ impl QwenVl {
         precision: Precision,
     ) -> Result<Self, VlmError> {
         let folder = folder.as_ref();
-        let config = Config::read(&folder.join("config.json"))?;
+        let mut config = Config::read(&folder.join("config.json"))?;
         let processor = Processor::open(folder, &config)?;
-        let (network, specs) = network::build(&config);
+        let (mut network, mut specs) = network::build(&config);
         if let Some(adapter) = adapter {
             adapter.check(&network)?;
         }
-        let weights = load::weights(folder)?;
+        let mut weights = load::weights(folder)?;
         load::check(folder, &specs, &weights, config.tied)?;
+        if let Some(adapter) = adapter {
+            adapter.apply(&mut config, &specs, &mut weights)?;
+            (network, specs) = network::build(&config);
+        }
         let backend = match device {
             Device::Cpu => Backend::Cpu(FrozenParams::new(&network, &specs, &weights, adapter, precision)),
             Device::Cuda(index) => {

@@ -127,6 +127,7 @@ impl PixelSettings {
                 _ => {}
             }
         }
+        refuse_other_steps(value).map_err(wrong)?;
         let bound = |named: &str, plain: &str, default: usize| {
             let number = value.get("size").and_then(|size| size.get(named)).or_else(|| value.get(plain));
             number.and_then(Value::as_u64).map_or(default, |number| number as usize)
@@ -147,6 +148,45 @@ impl PixelSettings {
             mean: colours("image_mean")?,
             std: colours("image_std")?,
         })
+    }
+}
+
+/// Steps of a processor that are not taken here, by their names. What is not written is as usual.
+fn refuse_other_steps(value: &Value) -> Result<(), String> {
+    const BICUBIC: u64 = 3;
+    for (key, usual) in [
+        ("do_resize", true),
+        ("do_rescale", true),
+        ("do_normalize", true),
+        ("do_center_crop", false),
+        ("do_pad", false),
+        ("cap_pixels_per_frame", false),
+    ] {
+        match value.get(key) {
+            None | Some(Value::Null) => {}
+            Some(Value::Bool(set)) if *set == usual => {}
+            Some(other) => return Err(format!("`{key}` is {other}; only {usual} is supported")),
+        }
+    }
+    match value.get("resample") {
+        None | Some(Value::Null) => {}
+        Some(resample) if resample.as_u64() == Some(BICUBIC) => {}
+        Some(other) => return Err(format!("`resample` is {other}; only {BICUBIC} (bicubic) is supported")),
+    }
+    match value.get("rescale_factor").and_then(Value::as_f64) {
+        Some(factor) if (factor * 255.0 - 1.0).abs() > 1e-6 => {
+            return Err(format!("`rescale_factor` is {factor}; only 1/255 is supported"));
+        }
+        _ => {}
+    }
+    if let Some(frames) = value.get("num_frames").filter(|frames| !frames.is_null()) {
+        return Err(format!("`num_frames` is {frames}; frames are sampled by `fps` here"));
+    }
+    let edges = ["shortest_edge", "longest_edge"];
+    let sizes = value.get("size").and_then(Value::as_object).into_iter().flatten();
+    match sizes.into_iter().find(|(key, _)| !edges.contains(&key.as_str())) {
+        Some((key, _)) => Err(format!("`size` has `{key}`; only {} are supported", edges.join(" and "))),
+        None => Ok(()),
     }
 }
 

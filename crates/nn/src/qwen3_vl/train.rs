@@ -398,11 +398,18 @@ impl VlmTrainer {
             let shapes = [lora_layer.down, lora_layer.up].map(|id| self.parameters.specs[id.0].shape.clone());
             (
                 lora_layer.layer.clone(),
-                LoraWeights { rank: lora_layer.rank, scale: lora_layer.scale, down, up, shapes },
+                LoraWeights {
+                    rank: lora_layer.rank,
+                    scale: lora_layer.scale,
+                    down,
+                    up,
+                    shapes,
+                    magnitude: None,
+                },
             )
         };
         let layers: std::collections::BTreeMap<_, _> = self.lora_layers.iter().flatten().map(lora).collect();
-        (!layers.is_empty()).then(|| Adapter { source: PathBuf::from("training"), layers })
+        (!layers.is_empty()).then(|| Adapter::of_layers(PathBuf::from("training"), layers))
     }
 
     /// Replaces the adapters by others of the same layers and rank.
@@ -411,6 +418,7 @@ impl VlmTrainer {
     /// When they are for other layers or of another rank; nothing is changed then.
     pub fn load_adapter(&mut self, adapter: &Adapter) -> Result<(), VlmError> {
         adapter.check(&self.architecture.network)?;
+        adapter.check_plain()?;
         let wrong = |problem| Err(VlmError::Adapter { file: adapter.source.clone(), problem });
         for lora_layer in self.lora_layers.iter().flatten() {
             match adapter.layers.get(&lora_layer.layer) {

@@ -6,8 +6,7 @@ use plaudit_compose::ComposeError;
 use plaudit_data::windows::{WindowReadOptions, WindowViews, Windows};
 use plaudit_nn::classifier::AdamW;
 use plaudit_nn::qwen3_vl::{
-    Config, FineTuning, LoraConfig, NewModelFiles, Processor, TextConfig, VisionConfig,
-    VlmError, VlmTrainer,
+    Config, FineTuning, LoraConfig, NewModelFiles, Processor, TextConfig, VisionConfig, VlmError, VlmTrainer,
 };
 use plaudit_reward::sft::{InputFormat, JudgeSettings, SaveModel, TrendMonitor, answers};
 use plaudit_reward::trend::{JudgeCard, WindowFormat};
@@ -132,14 +131,19 @@ const LOOKED_AT: usize = 64;
 
 /// How windows are shown, where those that were looked at are all of one size and of as many frames and cameras.
 fn window_format(loaded: &LoadedConfig, train: &Windows) -> Result<Option<WindowFormat>, ComposeError> {
-    let InputFormat { frames: sampling, fps, .. } = input_format(loaded);
+    let InputFormat { frames: sampling, fps, size: shown_size, .. } = input_format(loaded);
+    if let Some([0, _] | [_, 0]) = shown_size {
+        let message = "a frame has at least one row and one column";
+        return Err(loaded.problem("data.frame_size", message, "give height and width, such as [64, 64]"));
+    }
     let format = |number: usize| {
         let views = train.frames(number).map_err(|error| {
             let hint = hints::about_windows(&error).unwrap_or("make the windows again");
             loaded.problem("data.train_data_paths", error.to_string(), hint)
         })?;
         let frame = views.first().and_then(|view| view.first());
-        let size = frame.map_or([0; 2], |frame| [frame.height, frame.width]);
+        let own_size = frame.map_or([0; 2], |frame| [frame.height, frame.width]);
+        let size = shown_size.unwrap_or(own_size);
         let frames = views.first().map_or(0, Vec::len);
         Ok::<_, ComposeError>(WindowFormat { cameras: views.len(), frames, size, sampling, fps })
     };
@@ -156,7 +160,9 @@ fn window_format(loaded: &LoadedConfig, train: &Windows) -> Result<Option<Window
 
 /// How windows become model inputs.
 fn input_format(loaded: &LoadedConfig) -> InputFormat {
-    InputFormat { layout: loaded.config.data.prompt_layout, ..InputFormat::default() }
+    let data = &loaded.config.data;
+    let size = data.frame_size.map(|size| size.map(|side| side as usize));
+    InputFormat { layout: data.prompt_layout, fps: data.video_fps, size, ..InputFormat::default() }
 }
 
 fn with_card(save: SaveModel<'static>, card: JudgeCard) -> SaveModel<'static> {

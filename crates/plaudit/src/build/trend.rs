@@ -16,12 +16,13 @@ use plaudit_reward::open::{ModelLocation, OpenError, OpenOptions, OpenVlm};
 use plaudit_reward::sft::DEFAULT_FPS;
 use plaudit_reward::trend::{
     AnswerMode, CachedModel, FrameReadout, GenerationConfig, InputBuilder, JudgeCard, JudgeFolder,
-    LabelRewards, LocalVlm, NonsenseGuard, Prompt, PromptCheck, ReadoutSettings, TrendJudge, TrendModel, TrendReward,
-    UnknownPrompt, VlmFrameJudge,
+    LabelRewards, LocalVlm, NonsenseGuard, Prompt, PromptCheck, ReadoutSettings, TOPREWARD_PROMPT,
+    TrendJudge, TrendModel, TrendReward, UnknownPrompt, VlmFrameJudge, WordJudge, WordReadout,
+    WordReadoutError,
 };
 use plaudit_reward::{
-    ClipRewardModel, FrameRewardModel, History, ReloadableModel, TermSettings, VoteReward, WindowReward,
-    camera_for,
+    ClipRewardModel, FrameRewardModel, History, ReloadableModel, TermSettings, VoteCounting, VoteReward,
+    WindowReward, camera_for,
 };
 
 use super::reward::TermBuilder;
@@ -129,11 +130,20 @@ impl TermBuilder<'_> {
             potential_votes: model.potential_votes as f32,
             at_termination: model.potential_end,
             longest_episode,
+            counting: match model.readout {
+                Readout::Logits | Readout::Text => VoteCounting::Sum,
+                Readout::Words | Readout::Topreward => VoteCounting::Newest,
+            },
         })
     }
 
     /// A vision-language model that judges single frames.
     pub(super) fn vlm_frame_judge(&self) -> Result<Arc<ReloadableModel>, ComposeError> {
+        if matches!(self.term.model.readout, Readout::Words | Readout::Topreward) {
+            let message = "this readout is of windows, and single frames are to be judged";
+            let hint = "set model.model_type: buffered_vlm, with a history of one frame if need be";
+            return Err(self.problem("model.readout", message, hint));
+        }
         if self.builder(InputBuilderKind::Moment)? != InputBuilderKind::Moment {
             let message = "this builder shows windows, and single frames are to be judged";
             let hint = "set base_vlm_input_builder, or reward.model.model_type: buffered_vlm";
@@ -167,8 +177,77 @@ impl TermBuilder<'_> {
     ) -> Result<Box<dyn ClipRewardModel>, ComposeError> {
         match self.stand_ins {
             Some(_) => Ok(Box::new(SimulatedJudge { reward })),
-            None => Ok(Box::new(self.trend_judge(reward, wrap)?)),
+            None => match self.word_readout()? {
+                Some(readout) => Ok(Box::new(self.word_judge(readout, wrap)?)),
+                None => Ok(Box::new(self.trend_judge(reward, wrap)?)),
+            },
         }
+    }
+
+    /// How words of one's own are read, where they are.
+    fn word_readout(&self) -> Result<Option<WordReadout>, ComposeError> {
+        let model = &self.term.model;
+        match model.readout {
+            Readout::Logits | Readout::Text => {
+                if model.words.is_empty() {
+                    return Ok(None);
+                }
+                let message = "words are named, and answers are not read by them";
+                Err(self.problem("model.words", message, "set model.readout: words, or leave them out"))
+            }
+            Readout::Topreward => Ok(Some(WordReadout::topreward())),
+            Readout::Words => {
+                if model.input_builder_params.prompt.is_none() {
+                    let message = "the judge is to answer with words of one's own, and nobody asks for them";
+                    let hint =
+                        "ask a question whose answer is one of them; {task} and {frames} are filled in";
+                    return Err(self.problem("model.input_builder_params.prompt", message, hint));
+                }
+                let temperature = model.label_temperature.unwrap_or(1.0);
+                let (words, values) = (model.words.clone(), model.word_values.clone());
+                WordReadout::new(words, values, model.word_measure, temperature).map(Some).map_err(|error| {
+                    let key = match error {
+                        WordReadoutError::TooFew { .. } => "model.words",
+                        WordReadoutError::Values { .. } => "model.word_values",
+                    };
+                    self.problem(key, error, "such as words: [Yes, No], word_values: [1, 0]")
+                })
+            }
+        }
+    }
+
+    /// A judge whose answer is a number.
+    fn word_judge(
+        &self,
+        readout: WordReadout,
+        wrap: impl FnOnce(Arc<dyn TrendModel>) -> Arc<dyn TrendModel>,
+    ) -> Result<WordJudge, ComposeError> {
+        let input = self.input(self.window_builder()?)?;
+        let prompt = match (self.term.model.readout, input.prompt) {
+            (Readout::Topreward, Prompt::Trend) => Prompt::Own(TOPREWARD_PROMPT.into()),
+            (_, prompt) => prompt,
+        };
+        let ask = AnswerMode::Words(readout.words().into());
+        let AnsweringModel { model, card } = self.model(&ask)?;
+        Ok(WordJudge {
+            model: wrap(model),
+            input: self.as_tuned(&card, InputBuilder { prompt, ..input })?,
+            readout,
+            missing: self.term.model.interval_reward as f32,
+            micro_batch: self.micro_batch(),
+            nonsense: NonsenseGuard::new(self.term.model.max_invalid),
+        })
+    }
+
+    /// How windows become questions.
+    fn window_builder(&self) -> Result<InputBuilderKind, ComposeError> {
+        let builder = self.builder(InputBuilderKind::Trend)?;
+        if builder == InputBuilderKind::Moment {
+            let message = "this builder shows single frames, and windows are to be judged";
+            let hint = "set vlm_trend_reward_input_builder, or reward.model.model_type: vlm";
+            return Err(self.problem("model.input_builder_name", message, hint));
+        }
+        Ok(builder)
     }
 
     /// A judge of windows; `wrap` may wrap its model.
@@ -181,13 +260,7 @@ impl TermBuilder<'_> {
             let message = "windows are judged by their trend, not by a score";
             return Err(self.problem("model.reward_parser_name", message, "set vlm_trend_reward_parser"));
         }
-        let builder = self.builder(InputBuilderKind::Trend)?;
-        if builder == InputBuilderKind::Moment {
-            let message = "this builder shows single frames, and windows are to be judged";
-            let hint = "set vlm_trend_reward_input_builder, or reward.model.model_type: vlm";
-            return Err(self.problem("model.input_builder_name", message, hint));
-        }
-        let input = self.input(builder)?;
+        let input = self.input(self.window_builder()?)?;
         let ask = self.ask(true);
         let AnsweringModel { model, card } = self.model(&ask)?;
         Ok(TrendJudge {
@@ -238,7 +311,9 @@ impl TermBuilder<'_> {
             (Some(tuned), Some(written)) if tuned != written => {
                 let message = match tuned {
                     FrameSampling::All => "the judge was tuned with every frame of a window",
-                    FrameSampling::Sampled => "the judge was tuned with the frames that its processor samples",
+                    FrameSampling::Sampled => {
+                        "the judge was tuned with the frames that its processor samples"
+                    }
                 };
                 return Err(self.problem("model.subprocessor_kwargs", message, same));
             }
@@ -257,7 +332,10 @@ impl TermBuilder<'_> {
         };
         match model.readout {
             Readout::Logits if labels => AnswerMode::Labels(generation),
-            Readout::Logits | Readout::Text => AnswerMode::Text(generation),
+            // Single frames are scored in words, whatever windows are.
+            Readout::Logits | Readout::Text | Readout::Words | Readout::Topreward => {
+                AnswerMode::Text(generation)
+            }
         }
     }
 
@@ -348,7 +426,7 @@ impl TermBuilder<'_> {
             WorkerType::Api => {
                 let endpoint = self.endpoint()?;
                 // How its labels are read is decided before anything is rewarded.
-                if let AnswerMode::Labels(_) = ask {
+                if let AnswerMode::Labels(_) | AnswerMode::Words(_) = ask {
                     endpoint.label_readout().map_err(|error| self.server_problem(&error))?;
                 }
                 let card = endpoint.card().cloned().unwrap_or_default();

@@ -84,10 +84,15 @@ fn put_mode(mode: &AnswerMode) -> Vec<u8> {
     let mut to = Payload::new(match mode {
         AnswerMode::Labels(_) => 1,
         AnswerMode::Text(_) => 2,
+        AnswerMode::Words(_) => 3,
     });
     let GenerationConfig { max_new_tokens, temperature } = mode.generation();
     to.u64(max_new_tokens as u64);
     to.f64(temperature);
+    if let AnswerMode::Words(words) = mode {
+        to.u64(words.len() as u64);
+        words.iter().for_each(|word| to.text(word));
+    }
     to.to_vec()
 }
 
@@ -98,6 +103,11 @@ fn take_mode(bytes: &[u8]) -> Result<AnswerMode, WireError> {
     let mode = match kind {
         1 => AnswerMode::Labels(generation),
         2 => AnswerMode::Text(generation),
+        3 => {
+            let words = from.items(1)?;
+            let word = |_| Ok::<_, WireError>(from.text()?.to_string());
+            AnswerMode::Words((0..words).map(word).collect::<Result<_, _>>()?)
+        }
         other => return Err(from.problem(format!("there is no way {other} to answer"))),
     };
     from.finish()?;
@@ -194,6 +204,12 @@ fn put_answer(answer: &Answer) -> Vec<u8> {
             to.to_vec()
         }
         Answer::Missing => Payload::new(3).to_vec(),
+        Answer::WordLogprobs(logprobs) => {
+            let mut to = Payload::new(5);
+            to.u64(logprobs.len() as u64);
+            logprobs.iter().for_each(|logprob| to.f32(*logprob));
+            to.to_vec()
+        }
         Answer::NoLabel(text) => {
             let mut to = Payload::new(4);
             to.text(text);
@@ -209,6 +225,10 @@ fn take_answer(bytes: &[u8]) -> Result<Answer, WireError> {
         2 => Answer::Text(from.text()?.to_string()),
         3 => Answer::Missing,
         4 => Answer::NoLabel(from.text()?.to_string()),
+        5 => {
+            let count = from.items(4)?;
+            Answer::WordLogprobs((0..count).map(|_| from.f32()).collect::<Result<_, _>>()?)
+        }
         other => return Err(from.problem(format!("there is no answer of kind {other}"))),
     };
     from.finish()?;
@@ -239,12 +259,14 @@ mod tests {
             Answer::Logits(LabelLogits([1.0, f32::NEG_INFINITY, -0.0])),
             Answer::Text("positive".into()),
             Answer::NoLabel("perhaps".into()),
+            Answer::WordLogprobs(vec![-0.5, -2.0]),
             Answer::Missing,
         ] {
             assert_eq!(take_answer(&put_answer(&answer)), Ok(answer));
         }
         let generation = GenerationConfig { max_new_tokens: 7, temperature: 0.25 };
-        for mode in [AnswerMode::Labels(generation), AnswerMode::Text(generation)] {
+        let words = AnswerMode::Words(["yes".to_string(), "no".to_string()].into());
+        for mode in [AnswerMode::Labels(generation), AnswerMode::Text(generation), words] {
             assert_eq!(take_mode(&put_mode(&mode)), Ok(mode));
         }
     }

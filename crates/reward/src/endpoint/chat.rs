@@ -32,6 +32,19 @@ pub enum LabelReadout {
     Words,
 }
 
+/// What is wanted of one answer, and how it will be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted<'a> {
+    /// Words.
+    Text,
+    /// The labels.
+    Labels(LabelReadout),
+    /// How likely words are, which `plaudit serve` tells.
+    ToldWords(&'a [String]),
+    /// How likely words are, among the likely tokens.
+    LikelyWords(&'a [String]),
+}
+
 /// A vision-language model on a server.
 pub struct ChatEndpoint {
     connection: Connection,
@@ -100,7 +113,7 @@ impl ChatEndpoint {
         let asked = Conversation { system: None, parts };
         let generation = GenerationConfig { max_new_tokens: 4, temperature: 0.0 };
         let refusal = match self.connection.retry(|| {
-            match self.post(&asked, generation, Some(LabelReadout::Logprobs)) {
+            match self.post(&asked, generation, Wanted::Labels(LabelReadout::Logprobs)) {
                 Err(failure) if failure.is_refusal() => Ok(Err(failure.to_string())),
                 other => other.map(Ok),
             }
@@ -110,7 +123,7 @@ impl ChatEndpoint {
             Err(refusal) => refusal,
         };
         // Refused with logprobs, it must at least answer without them.
-        self.connection.retry(|| self.post(&asked, generation, None).map(drop))?;
+        self.connection.retry(|| self.post(&asked, generation, Wanted::Text).map(drop))?;
         Ok(self.words_alone(&refusal))
     }
 
@@ -127,11 +140,11 @@ impl ChatEndpoint {
         &self,
         conversation: &Conversation<'_>,
         generation: GenerationConfig,
-        readout: Option<LabelReadout>,
+        wanted: Wanted<'_>,
     ) -> Result<Answer, EndpointError> {
         let once = || {
-            let body = self.post(conversation, generation, readout)?;
-            reply::answer(&body, readout.unwrap_or(LabelReadout::Words)).map_err(RequestError::Malformed)
+            let body = self.post(conversation, generation, wanted)?;
+            reply::answer(&body, wanted).map_err(RequestError::Malformed)
         };
         match self.connection.retry(once) {
             Err(EndpointError::Unanswered { .. })
@@ -147,7 +160,7 @@ impl ChatEndpoint {
         &self,
         conversation: &Conversation<'_>,
         generation: GenerationConfig,
-        readout: Option<LabelReadout>,
+        wanted: Wanted<'_>,
     ) -> Result<Vec<u8>, RequestError> {
         let Connection { settings, model, .. } = &self.connection;
         let images = if self.card.is_some() { ImageParts::Videos } else { ImageParts::Images };
@@ -156,7 +169,7 @@ impl ChatEndpoint {
             model: &model.name,
             sampling_params: &settings.sampling_params,
             generation,
-            readout,
+            wanted,
             images,
         };
         let json = [("Content-Type", "application/json")];
@@ -167,7 +180,7 @@ impl ChatEndpoint {
     fn refuse_empty_answers(&self, answers: &[Answer]) -> Result<(), RewardModelError> {
         let is_empty = |answer: &Answer| match answer {
             Answer::Text(text) | Answer::NoLabel(text) => text.trim().is_empty(),
-            Answer::Logits(_) | Answer::Missing => false,
+            Answer::Logits(_) | Answer::WordLogprobs(_) | Answer::Missing => false,
         };
         if answers.is_empty() || !answers.iter().all(is_empty) {
             return Ok(());
@@ -183,11 +196,18 @@ impl TrendModel for ChatEndpoint {
         conversations: &[Conversation<'_>],
         ask: &AnswerMode,
     ) -> Result<Vec<Answer>, RewardModelError> {
-        let readout = match ask {
-            AnswerMode::Labels(_) => Some(self.label_readout()?),
-            AnswerMode::Text(_) => None,
+        let wanted = match ask {
+            AnswerMode::Labels(_) => Wanted::Labels(self.label_readout()?),
+            AnswerMode::Text(_) => Wanted::Text,
+            AnswerMode::Words(words) => match self.label_readout()? {
+                LabelReadout::Logits => Wanted::ToldWords(words),
+                LabelReadout::Logprobs => Wanted::LikelyWords(words),
+                LabelReadout::Words => {
+                    return Err(EndpointError::NoLogprobs { base: self.connection.base().into() }.into());
+                }
+            },
         };
-        let one = |asked: &Conversation<'_>| self.ask(asked, ask.generation(), readout);
+        let one = |asked: &Conversation<'_>| self.ask(asked, ask.generation(), wanted);
         let answers = self.connection.in_parallel(conversations, one)?;
         self.refuse_empty_answers(&answers)?;
         if self.card.is_some() && !conversations.is_empty() {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::chat::LabelReadout;
+use super::chat::{LabelReadout, Wanted};
 use crate::trend::{Answer, LabelLogits, Trend};
 
 /// The shortest beginning of a label that counts as a token of it.
@@ -11,16 +11,24 @@ const SHORTEST_TOKEN: usize = 2;
 const MESSAGE: usize = 300;
 
 /// The answer in a reply, read as was decided.
-pub(super) fn answer(body: &[u8], readout: LabelReadout) -> Result<Answer, String> {
+pub(super) fn answer(body: &[u8], wanted: Wanted<'_>) -> Result<Answer, String> {
     let reply: Value =
         serde_json::from_slice(body).map_err(|error| format!("the reply is no JSON: {error}"))?;
     let choice = reply["choices"].get(0).ok_or("the reply has no choices")?;
-    match readout {
-        LabelReadout::Words => text(choice).map(Answer::Text),
-        LabelReadout::Logits => {
+    match wanted {
+        Wanted::Text | Wanted::Labels(LabelReadout::Words) => text(choice).map(Answer::Text),
+        Wanted::ToldWords(words) => {
+            let told = told_numbers(&choice["label_logprobs"]).filter(|told| told.len() == words.len());
+            told.map(Answer::WordLogprobs).ok_or_else(|| missing("label_logprobs"))
+        }
+        Wanted::LikelyWords(words) => match choice["logprobs"]["content"].get(0) {
+            Some(place) => Ok(Answer::WordLogprobs(likely_words(place, words))),
+            None => Err(missing("logprobs")),
+        },
+        Wanted::Labels(LabelReadout::Logits) => {
             told_logits(&choice["label_logits"]).map(Answer::Logits).ok_or_else(|| missing("label_logits"))
         }
-        LabelReadout::Logprobs => match choice["logprobs"]["content"].as_array() {
+        Wanted::Labels(LabelReadout::Logprobs) => match choice["logprobs"]["content"].as_array() {
             Some(tokens) if !tokens.is_empty() => match label_logits(tokens) {
                 Some(logits) => Ok(Answer::Logits(logits)),
                 None => text(choice).map(Answer::NoLabel),
@@ -43,7 +51,8 @@ pub(super) fn has_logprobs(body: &[u8]) -> bool {
     let reply: Value = serde_json::from_slice(body).unwrap_or_default();
     let tokens = reply["choices"][0]["logprobs"]["content"].as_array();
     tokens.is_some_and(|tokens| {
-        !tokens.is_empty() && tokens.iter().all(|place| place["top_logprobs"].as_array().is_some_and(|top| !top.is_empty()))
+        !tokens.is_empty()
+            && tokens.iter().all(|place| place["top_logprobs"].as_array().is_some_and(|top| !top.is_empty()))
     })
 }
 
@@ -59,9 +68,41 @@ fn text(choice: &Value) -> Result<String, String> {
 
 /// The logits of the labels as `plaudit serve` tells them; one that is no number is null.
 fn told_logits(told: &Value) -> Option<LabelLogits> {
-    let told = told.as_array()?;
-    let logits: Vec<f32> = told.iter().map(|logit| logit.as_f64().map_or(f32::NAN, |logit| logit as f32)).collect();
-    logits.try_into().ok().map(LabelLogits)
+    told_numbers(told)?.try_into().ok().map(LabelLogits)
+}
+
+fn told_numbers(told: &Value) -> Option<Vec<f32>> {
+    let number = |number: &Value| number.as_f64().map_or(f32::NAN, |number| number as f32);
+    Some(told.as_array()?.iter().map(number).collect())
+}
+
+/// How likely words are at a place, by the likely tokens there: those that are a word, or begin one and no other. A word that is
+/// not among them has minus infinity.
+fn likely_words(place: &Value, words: &[String]) -> Vec<f32> {
+    let mut likely = vec![0.0; words.len()];
+    for token in place["top_logprobs"].as_array().into_iter().flatten() {
+        let (Some(text), Some(logprob)) = (token["token"].as_str(), token["logprob"].as_f64()) else {
+            continue;
+        };
+        if let Some(word) = word_of(text, words) {
+            likely[word] += logprob.exp();
+        }
+    }
+    likely.into_iter().map(|share: f64| share.ln() as f32).collect()
+}
+
+fn word_of(token: &str, words: &[String]) -> Option<usize> {
+    let token = token.trim().to_lowercase();
+    let exact = words.iter().position(|word| word.to_lowercase() == token);
+    exact.or_else(|| {
+        let begins =
+            |word: &&String| token.len() >= SHORTEST_TOKEN && word.to_lowercase().starts_with(&token);
+        let mut begun = words.iter().enumerate().filter(|(_, word)| begins(word));
+        match (begun.next(), begun.next()) {
+            (Some((only, _)), None) => Some(only),
+            _ => None,
+        }
+    })
 }
 
 /// How likely each label is at the first place where one of them was said, or else could have been.
@@ -125,7 +166,7 @@ mod tests {
     use super::*;
 
     fn read(reply: &Value, readout: LabelReadout) -> Result<Answer, String> {
-        answer(reply.to_string().as_bytes(), readout)
+        answer(reply.to_string().as_bytes(), Wanted::Labels(readout))
     }
 
     fn says(content: &Value) -> Value {
@@ -155,7 +196,9 @@ mod tests {
             token("unc", &top),
             token("lear", &[])
         ]);
-        let Ok(Answer::Logits(LabelLogits(logits))) = read(&reply, LabelReadout::Logprobs) else { panic!("logits") };
+        let Ok(Answer::Logits(LabelLogits(logits))) = read(&reply, LabelReadout::Logprobs) else {
+            panic!("logits")
+        };
         for (logit, share) in logits.into_iter().zip([0.3f32, 0.1, 0.5]) {
             assert!((logit.exp() - share).abs() < 1e-6, "{logit} {share}");
         }
@@ -172,11 +215,14 @@ mod tests {
         }
         assert!(read(&reply, LabelReadout::Logits).unwrap_err().contains("no label_logits"));
         reply["choices"][0]["label_logits"] = json!([1.5, null, -2]);
-        let Ok(Answer::Logits(LabelLogits(logits))) = read(&reply, LabelReadout::Logits) else { panic!("logits") };
+        let Ok(Answer::Logits(LabelLogits(logits))) = read(&reply, LabelReadout::Logits) else {
+            panic!("logits")
+        };
         assert!(logits[0] == 1.5 && logits[1].is_nan() && logits[2] == -2.0);
         // Another word was said, and a label was likely, too; or none was.
         let mut reply = says(&json!("maybe"));
-        reply["choices"][0]["logprobs"]["content"] = json!([token("maybe", &[("maybe", 0.6), ("unclear", 0.4)])]);
+        reply["choices"][0]["logprobs"]["content"] =
+            json!([token("maybe", &[("maybe", 0.6), ("unclear", 0.4)])]);
         assert!(matches!(read(&reply, LabelReadout::Logprobs), Ok(Answer::Logits(_))));
         reply["choices"][0]["logprobs"]["content"] = json!([token("maybe", &[("maybe", 0.6)])]);
         assert_eq!(read(&reply, LabelReadout::Logprobs), Ok(Answer::NoLabel("maybe".into())));
@@ -186,8 +232,24 @@ mod tests {
     fn a_label_that_is_not_listed_cannot_be() {
         let mut reply = says(&json!("positive"));
         reply["choices"][0]["logprobs"]["content"] = json!([token("positive", &[("positive", 0.9)])]);
-        let Ok(Answer::Logits(LabelLogits(logits))) = read(&reply, LabelReadout::Logprobs) else { panic!("logits") };
+        let Ok(Answer::Logits(LabelLogits(logits))) = read(&reply, LabelReadout::Logprobs) else {
+            panic!("logits")
+        };
         assert_eq!((logits[1], logits[2]), (f32::NEG_INFINITY, f32::NEG_INFINITY));
+    }
+
+    #[test]
+    fn words_of_ones_own_are_found_among_likely_tokens() {
+        let words = ["Yes", "No", "Not sure"].map(String::from);
+        let mut reply = says(&json!("yes"));
+        let top = [("yes", 0.5), (" YES", 0.125), ("no", 0.25), ("not", 0.0625), ("n", 0.01)];
+        reply["choices"][0]["logprobs"]["content"] = json!([token("yes", &top)]);
+        let read = |wanted| answer(reply.to_string().as_bytes(), wanted);
+        let Ok(Answer::WordLogprobs(found)) = read(Wanted::LikelyWords(&words)) else { panic!("words") };
+        for (found, share) in found.iter().zip([0.625_f32, 0.25, 0.0625]) {
+            assert!((found.exp() - share).abs() < 1e-6, "{found} {share}");
+        }
+        assert!(read(Wanted::ToldWords(&words)).unwrap_err().contains("no label_logprobs"));
     }
 
     #[test]
@@ -201,7 +263,7 @@ mod tests {
             (r#"{"choices": [{"message": {"content": 7}}]}"#, "has no message"),
             ("[1, 2]", "the reply has no choices"),
         ] {
-            let error = answer(body.as_bytes(), LabelReadout::Words).unwrap_err();
+            let error = answer(body.as_bytes(), Wanted::Text).unwrap_err();
             assert!(error.contains(expected), "{body}: {error}");
         }
         assert_eq!(error_message(br#"{"error": {"message": "too\n long"}}"#), "too long");

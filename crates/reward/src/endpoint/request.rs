@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use plaudit_nn::qwen3_vl::FrameSampling;
 use serde_json::{Map, Value, json};
 
-use super::chat::LabelReadout;
+use super::chat::{LabelReadout, Wanted};
 use crate::images::Png;
 use crate::trend::{ContentPart, Conversation, GenerationConfig, RgbImage, Trend, Video};
 
@@ -28,8 +28,8 @@ pub(super) struct RequestBody<'a> {
     /// The user's own settings, which count before all others.
     pub(super) sampling_params: &'a Map<String, Value>,
     pub(super) generation: GenerationConfig,
-    /// How the labels will be read; `None`: they are not wanted.
-    pub(super) readout: Option<LabelReadout>,
+    /// How the answer will be read.
+    pub(super) wanted: Wanted<'a>,
     pub(super) images: ImageParts,
 }
 
@@ -46,15 +46,18 @@ impl RequestBody<'_> {
         body.insert("messages".into(), messages.into());
         body.insert("max_tokens".into(), self.generation.max_new_tokens.into());
         body.insert("temperature".into(), self.generation.temperature.into());
-        match self.readout {
-            Some(LabelReadout::Logits) => {
+        match self.wanted {
+            Wanted::ToldWords(words) => {
+                body.insert("label_logprobs".into(), json!(words));
+            }
+            Wanted::Labels(LabelReadout::Logits) => {
                 body.insert("label_logits".into(), json!(Trend::LABELS.map(Trend::word)));
             }
-            Some(LabelReadout::Logprobs) => {
+            Wanted::Labels(LabelReadout::Logprobs) | Wanted::LikelyWords(_) => {
                 body.insert("logprobs".into(), true.into());
                 body.insert("top_logprobs".into(), TOP_LOGPROBS.into());
             }
-            Some(LabelReadout::Words) | None => {}
+            Wanted::Labels(LabelReadout::Words) | Wanted::Text => {}
         }
         if self.images == ImageParts::Videos {
             body.extend(self.frame_sampling().map(|settings| ("mm_processor_kwargs".into(), settings)));

@@ -207,7 +207,10 @@ pub enum RewardModelError {
         answers: usize,
     },
     /// Answers that are none of those asked for.
-    #[error("{nonsense} of the last {answers} answers were none of those asked for, such as {}", quoted(samples))]
+    #[error(
+        "{nonsense} of the last {answers} answers were none of those asked for, such as {}",
+        quoted(samples)
+    )]
     Nonsense {
         /// How many.
         nonsense: usize,

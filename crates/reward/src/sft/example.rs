@@ -49,7 +49,12 @@ pub const DEFAULT_FPS: f64 = 24.0;
 impl Default for InputFormat {
     /// As RLinf shows them.
     fn default() -> Self {
-        Self { layout: PromptLayout::VideosFirst, frames: FrameSampling::Sampled, fps: DEFAULT_FPS, size: None }
+        Self {
+            layout: PromptLayout::VideosFirst,
+            frames: FrameSampling::Sampled,
+            fps: DEFAULT_FPS,
+            size: None,
+        }
     }
 }
 

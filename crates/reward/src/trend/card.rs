@@ -67,7 +67,8 @@ impl WindowFormat {
         let Self { cameras, frames, size: [height, width], fps, .. } = *self;
         let counts = [("cameras", cameras), ("frames", frames), ("size", height), ("size", width)];
         let odd = counts.into_iter().find(|(_, count)| !(1..=MAX_SIDE).contains(count));
-        let odd = odd.map(|(key, count)| format!("window.{key} is {count}, and must be from 1 to {MAX_SIDE}"));
+        let odd =
+            odd.map(|(key, count)| format!("window.{key} is {count}, and must be from 1 to {MAX_SIDE}"));
         odd.or_else(|| {
             let is_rate = fps.is_finite() && fps > 0.0;
             (!is_rate).then(|| format!("window.fps is {fps}, and must be above 0"))

@@ -219,7 +219,12 @@ pub(super) fn log_sum_exp(logits: &[f32]) -> f32 {
 }
 
 /// A token and the likeliest ones beside it.
-fn described(tokenizer: &Tokenizer, logits: &[f32], token: u32, top: usize) -> Result<CompletionToken, VlmError> {
+fn described(
+    tokenizer: &Tokenizer,
+    logits: &[f32],
+    token: u32,
+    top: usize,
+) -> Result<CompletionToken, VlmError> {
     let rest = log_sum_exp(logits);
     let mut order: Vec<u32> = (0..logits.len() as u32).collect();
     let by_logit = |a: &u32, b: &u32| logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b));

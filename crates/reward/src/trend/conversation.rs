@@ -61,6 +61,17 @@ impl<'a> RgbImage<'a> {
         Some(Self { height, width, pixels })
     }
 
+    /// The same of pixels that may be owned; other numbers of channels are shown as their first, in grey.
+    pub(crate) fn rgb_of(shape: FrameShape, pixels: Cow<'a, [u8]>) -> Self {
+        let FrameShape { height, width, channels } = shape;
+        let pixels: Cow<'a, [u8]> = match channels {
+            3 => pixels,
+            4 => pixels.chunks_exact(4).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect(),
+            channels => pixels.chunks_exact(channels.max(1)).flat_map(|pixel| [pixel[0]; 3]).collect(),
+        };
+        Self { height, width, pixels }
+    }
+
     /// Its shape.
     #[must_use]
     pub fn shape(&self) -> FrameShape {

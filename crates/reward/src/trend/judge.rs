@@ -43,7 +43,8 @@ impl ClipRewardModel for TrendJudge {
             let asked = chunk.iter().map(|clip| self.input.of_clip(clip)).collect::<Result<Vec<_>, _>>()?;
             let answers = answers(&*self.model, &asked, &self.ask)?;
             let read: Vec<ParsedAnswer> = answers.iter().map(|answer| self.readout.read(answer)).collect();
-            self.nonsense.check(answers.iter().zip(read.iter().map(|read| *read == ParsedAnswer::Invalid)))?;
+            self.nonsense
+                .check(answers.iter().zip(read.iter().map(|read| *read == ParsedAnswer::Invalid)))?;
             rewards.extend(read.into_iter().map(|read| self.clip_reward(read)));
         }
         Ok(ClipRewards { rewards, version })

@@ -12,7 +12,8 @@ use plaudit_nn::qwen3_vl::{
 use super::cached_model;
 use super::card::{JudgeCard, JudgeCardError, WindowFormat};
 use super::completion::{
-    AnswerUnderWay, Completion, CompletionListener, CompletionOptions, CompletionToken, NoListener, log_sum_exp,
+    AnswerUnderWay, Completion, CompletionListener, CompletionOptions, CompletionToken, NoListener,
+    log_sum_exp,
 };
 use super::conversation::{ContentPart, Conversation, RgbImage, Video};
 use super::folder::JudgeFolder;
@@ -69,13 +70,7 @@ impl LocalVlm {
         };
         let card = JudgeFolder::with(folder, lora).card();
         let card = card.map_err(|JudgeCardError { file, problem }| VlmError::Config { file, problem })?;
-        Ok(Self {
-            model,
-            labels,
-            cache: Mutex::new(ScoreCache::of_bytes(cached_bytes)),
-            card,
-            device,
-        })
+        Ok(Self { model, labels, cache: Mutex::new(ScoreCache::of_bytes(cached_bytes)), card, device })
     }
 
     /// The preprocessing of prompts and images.
@@ -241,8 +236,11 @@ impl LocalVlm {
         let inputs = asked.iter().map(|(asked, _)| self.inputs(asked)).collect::<Result<Vec<_>, _>>()?;
         let begin = |(asked, options): &(&Conversation<'_>, &'_ CompletionOptions)| seed_of(asked, options);
         let seeds: Vec<u64> = asked.iter().map(begin).collect();
-        let mut answers: Vec<AnswerUnderWay<'_>> =
-            asked.iter().zip(&seeds).map(|((_, options), seed)| AnswerUnderWay::new(options, *seed)).collect();
+        let mut answers: Vec<AnswerUnderWay<'_>> = asked
+            .iter()
+            .zip(&seeds)
+            .map(|((_, options), seed)| AnswerUnderWay::new(options, *seed))
+            .collect();
         let longest = asked.iter().map(|(_, options)| options.max_new_tokens).max().unwrap_or(0);
         let mut failed = None;
         let mut choose = |row: usize, logits: &[f32]| {
@@ -286,6 +284,17 @@ impl TrendModel for LocalVlm {
                     let inputs = chunk.iter().map(|asked| self.inputs(asked)).collect::<Result<Vec<_>, _>>();
                     let logits = inputs.and_then(|inputs| self.label_logits(&inputs)).map_err(failed)?;
                     answers.extend(logits.into_iter().map(Answer::Logits));
+                }
+                Ok(answers)
+            }
+            AnswerMode::Words(words) => {
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                let mut answers = Vec::with_capacity(conversations.len());
+                for chunk in conversations.chunks(self.batch_size()) {
+                    let inputs = chunk.iter().map(|asked| self.inputs(asked)).collect::<Result<Vec<_>, _>>();
+                    let logprobs =
+                        inputs.and_then(|inputs| self.word_logprobs(&inputs, &words)).map_err(failed)?;
+                    answers.extend(logprobs.into_iter().map(Answer::WordLogprobs));
                 }
                 Ok(answers)
             }

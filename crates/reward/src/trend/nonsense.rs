@@ -63,6 +63,7 @@ impl RecentAnswers {
         let text = match answer {
             Answer::Text(text) | Answer::NoLabel(text) => text.chars().take(SAMPLE_CHARS).collect(),
             Answer::Logits(logits) => format!("logits {:?}", logits.0),
+            Answer::WordLogprobs(logprobs) => format!("log-probabilities {logprobs:?}"),
             Answer::Missing => return,
         };
         if self.samples.contains(&text) {

@@ -288,7 +288,9 @@ fn refuse_token_options(chat: &Chat) -> Result<(), ApiError> {
         ("mm_processor_kwargs", options.samples_frames.is_some()),
     ];
     match given.iter().find(|(_, given)| *given) {
-        Some((key, _)) => Err(ApiError::invalid(format!("{key}: this model is an image classifier, and has no tokens"))),
+        Some((key, _)) => {
+            Err(ApiError::invalid(format!("{key}: this model is an image classifier, and has no tokens")))
+        }
         None => Ok(()),
     }
 }

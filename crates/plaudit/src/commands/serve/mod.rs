@@ -28,7 +28,7 @@ use crate::run::{interrupted, listen_for_interrupts};
 /// Speaks the OpenAI chat protocol with images (/v1/chat/completions, /v1/models) and a plain one for frames as bytes
 /// (/v1/score). Requests that arrive together are answered together; when too many wait, further ones get 503 and a
 /// Retry-After. /health and /metrics are for monitoring. It listens on this machine alone unless --host says
-/// otherwise, and then wants a token. Ctrl-C finishes what is under way. See docs/serve.md.
+/// otherwise, and then wants a token. A judge of `reward sft` is asked as it was tuned. Ctrl-C finishes what is under way. See docs/serve.md.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit serve logs/20260801-12:00:00-reward_training
@@ -213,7 +213,8 @@ impl Command {
             server.run(interrupted).map_err(|error| Failure::runtime(error, None))?;
         if cut > 0 {
             let all = answered + cut;
-            let message = format!("stopped; {cut} of {all} requests under way were cut off without an answer");
+            let message =
+                format!("stopped; {cut} of {all} requests under way were cut off without an answer");
             return Err(Failure::runtime(message, None));
         }
         if !verbosity.quiet {
@@ -277,7 +278,8 @@ impl Command {
     fn limits(&self) -> Result<Limits, Failure> {
         let body_bytes = (self.max_body as usize) << 20;
         if body_bytes.saturating_mul(4) > self.half_memory() {
-            let message = format!("requests of {} MiB need more memory than {} MiB", self.max_body, self.max_memory);
+            let message =
+                format!("requests of {} MiB need more memory than {} MiB", self.max_body, self.max_memory);
             let help = format!("give --max-memory {} or more, or less --max-body", self.max_body as u64 * 8);
             return Err(Failure::usage(message, help));
         }

@@ -1,6 +1,7 @@
 //! A vision-language judge and the labelled windows it is measured on.
 
 pub(super) mod audit;
+pub(super) mod episodes;
 pub(super) mod eval;
 mod page;
 

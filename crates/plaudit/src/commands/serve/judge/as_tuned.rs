@@ -76,7 +76,9 @@ impl AskedAs {
         let has_videos = asked.parts.iter().any(|part| matches!(part, ContentPart::Video(_)));
         let images: Vec<&Image> = asked.parts.iter().filter_map(image_of).collect();
         let parts = match self.cameras {
-            Some(cameras) if !has_videos && !images.is_empty() => self.regrouped(&images, cameras, sampling)?,
+            Some(cameras) if !has_videos && !images.is_empty() => {
+                self.regrouped(&images, cameras, sampling)?
+            }
             _ if has_videos && self.layout.is_some() => {
                 asked.parts.iter().filter_map(|part| self.shown(part, sampling)).collect()
             }
@@ -273,7 +275,10 @@ mod tests {
                 ContentPart::Text("Well?".into()),
             ]
         };
-        assert_eq!(told(&plain.conversation(&chat(parts())).unwrap()), ["Look:", "image 1", "image 2", "Well?"]);
+        assert_eq!(
+            told(&plain.conversation(&chat(parts())).unwrap()),
+            ["Look:", "image 1", "image 2", "Well?"]
+        );
         let one_camera = AskedAs::new(None, Some(1), Some("Lift it."));
         let found = one_camera.conversation(&chat(parts())).map(|asked| told(&asked)).unwrap();
         assert_eq!(found, ["video [1, 2] at 24, Sampled", "Look:\nWell?"]);

@@ -20,8 +20,8 @@ use plaudit_reward::trend::{
     LabelLogits, LabelProbabilities, LocalVlm, Trend,
 };
 use plaudit_serve::{
-    Answer, AnswerResult, ApiError, Asked, Chat, ChatAnswer, ChatChoice, ChatOptions, Cost, FrameBlock, Model,
-    ModelInfo, Question, Scores, TextPiece, TokenLogprob,
+    Answer, AnswerResult, ApiError, Asked, Chat, ChatAnswer, ChatChoice, ChatOptions, Cost, FrameBlock,
+    Model, ModelInfo, Question, Scores, TextPiece, TokenLogprob,
 };
 use serde_json::json;
 
@@ -155,8 +155,11 @@ impl ServedVlm {
             .iter()
             .map(|(question, choice)| self.completion_options(&asked[*question].1.options, *choice))
             .collect();
-        let questions: Vec<_> =
-            rows.iter().zip(&options).map(|((question, _), options)| (&conversations[*question], options)).collect();
+        let questions: Vec<_> = rows
+            .iter()
+            .zip(&options)
+            .map(|((question, _), options)| (&conversations[*question], options))
+            .collect();
         let readers = Readers { asked, rows: &rows };
         let said = self.model.complete(&questions, &readers).map_err(refused)?;
         let mut answers: Vec<ChatAnswer> =
@@ -194,14 +197,20 @@ impl ServedVlm {
         let mut answer = |inputs: Result<Inputs, ApiError>| {
             let prompt_tokens = inputs?.len();
             let numbers = told.next().unwrap_or_default();
-            let likeliest = (0..numbers.len()).max_by(|a, b| numbers[*a].total_cmp(&numbers[*b])).unwrap_or(0);
+            let likeliest =
+                (0..numbers.len()).max_by(|a, b| numbers[*a].total_cmp(&numbers[*b])).unwrap_or(0);
             let text = words.get(likeliest).copied().unwrap_or_default().to_string();
             let (label_logits, label_logprobs) = match wanted {
                 Wanted::Logprobs(_) => (None, Some(numbers)),
                 Wanted::Logits(_) | Wanted::Text => (Some(numbers), None),
             };
-            let choice =
-                ChatChoice { text, completion_tokens: 1, label_logits, label_logprobs, ..ChatChoice::default() };
+            let choice = ChatChoice {
+                text,
+                completion_tokens: 1,
+                label_logits,
+                label_logprobs,
+                ..ChatChoice::default()
+            };
             Ok(Answer::Chat(ChatAnswer { choices: vec![choice], prompt_tokens }))
         };
         let answers: Vec<AnswerResult> = inputs.into_iter().map(&mut answer).collect();
@@ -239,7 +248,9 @@ impl ServedVlm {
     fn check_options(&self, options: &ChatOptions) -> Result<(), ApiError> {
         let vocabulary = self.model.config().text.vocab;
         if let Some((token, _)) = options.logit_bias.iter().find(|(token, _)| *token as usize >= vocabulary) {
-            return Err(ApiError::invalid(format!("logit_bias: the model has no token {token}, but {vocabulary}")));
+            return Err(ApiError::invalid(format!(
+                "logit_bias: the model has no token {token}, but {vocabulary}"
+            )));
         }
         let words = match wanted(options) {
             Wanted::Text => return Ok(()),
@@ -347,7 +358,10 @@ impl Model for ServedVlm {
             let (alike, others): (Vec<_>, Vec<_>) =
                 open.into_iter().partition(|(_, (_, chat))| (wanted(&chat.options), is_sampled(chat)) == key);
             let (places, chats): (Vec<_>, Vec<_>) = alike.into_iter().unzip();
-            put(&places, if key.0 == Wanted::Text { self.said(&chats) } else { self.labelled(&chats, &key.0) });
+            put(
+                &places,
+                if key.0 == Wanted::Text { self.said(&chats) } else { self.labelled(&chats, &key.0) },
+            );
             open = others;
         }
         answers
