@@ -39,6 +39,7 @@ mod robot_training;
 mod runs;
 mod seeds;
 mod serve;
+mod served_judge;
 mod signals;
 mod structure;
 mod training;
