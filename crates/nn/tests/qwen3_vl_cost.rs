@@ -66,7 +66,8 @@ fn memory_is_estimated_from_above_and_not_by_far() {
         assert!(inputs.len() <= size.tokens && size.tokens <= inputs.len() + 16 * grid[0], "{size:?}");
         let _ = model.label_logits(std::slice::from_ref(&inputs), &[1, 2]); // threads and tables are there now
         let mut cache = ScoreCache::new(1);
-        let scored = needed(|| drop(model.score(std::slice::from_ref(&inputs), &[1, 2], &mut cache).unwrap()));
+        let scored =
+            needed(|| drop(model.score(std::slice::from_ref(&inputs), &[1, 2], &mut cache).unwrap()));
         let generated = needed(|| {
             let mut choose = |_: usize, _: &[f32]| Some(1);
             model.generate_by(std::slice::from_ref(&inputs), 8, &mut choose).unwrap();

@@ -36,7 +36,12 @@ impl WorkBudget {
             let asked = probe(side);
             let operations = model.config().cost(model.question_size(&asked)?, 0, threads).operations;
             let began = Instant::now();
-            model.label_logits(&[model.inputs(&asked)?])?;
+            let inputs = match model.inputs(&asked) {
+                // It takes no larger images; what it takes was measured.
+                Err(VlmError::TooLong { .. }) => break,
+                inputs => inputs?,
+            };
+            model.label_logits(&[inputs])?;
             let took = began.elapsed();
             speed = operations / took.as_secs_f64().max(1e-9);
             if took >= PROBE_TIME {
