@@ -68,18 +68,20 @@ impl Adapter {
         VlmError::Adapter { file: self.source.clone(), problem }
     }
 
-    /// Refuses what cannot be trained further: only low-rank matrices of layers can.
-    pub(super) fn check_plain(&self) -> Result<(), VlmError> {
-        let magnitude = self.layers.iter().find(|(_, lora)| lora.magnitude.is_some());
-        let odd =
-            magnitude.map(|(name, _)| name.as_str()).or(self.replaced.keys().next().map(String::as_str));
-        match odd.or(self.embeddings.as_ref().map(|_| EMBEDDINGS)) {
-            Some(name) => {
-                let name = full_name(name);
-                Err(self.wrong(format!(
-                    "changes `{name}` by more than low-rank matrices, which cannot be trained further"
-                )))
-            }
+    /// Refuses what cannot be trained further: only low-rank matrices of layers can. Tensors of the base that come along must be
+    /// those that are there (`own`, by the network's names).
+    pub(super) fn check_plain(&self, own: &dyn Fn(&str) -> Option<Vec<f32>>) -> Result<(), VlmError> {
+        let magnitude =
+            self.layers.iter().find(|(_, lora)| lora.magnitude.is_some()).map(|(name, _)| name.as_str());
+        let replaced = || {
+            let other = self.replaced.iter().find(|(name, tensor)| own(name) != tensor.to_f32());
+            other.map(|(name, _)| name.as_str())
+        };
+        let odd = magnitude.or(self.embeddings.as_ref().map(|_| EMBEDDINGS)).or_else(replaced);
+        match odd.map(full_name) {
+            Some(name) => Err(self.wrong(format!(
+                "changes `{name}` by more than low-rank matrices, which cannot be trained further"
+            ))),
             None => Ok(()),
         }
     }

@@ -418,7 +418,7 @@ impl VlmTrainer {
     /// When they are for other layers or of another rank; nothing is changed then.
     pub fn load_adapter(&mut self, adapter: &Adapter) -> Result<(), VlmError> {
         adapter.check(&self.architecture.network)?;
-        adapter.check_plain()?;
+        adapter.check_plain(&|name| self.base_tensor(name))?;
         let wrong = |problem| Err(VlmError::Adapter { file: adapter.source.clone(), problem });
         for lora_layer in self.lora_layers.iter().flatten() {
             match adapter.layers.get(&lora_layer.layer) {
@@ -445,6 +445,14 @@ impl VlmTrainer {
             }
         }
         Ok(())
+    }
+
+    /// A tensor of the base; a tied head is the table of tokens.
+    fn base_tensor(&self, name: &str) -> Option<Vec<f32>> {
+        let is_tied_head = self.architecture.config.tied && name == "lm_head.weight";
+        let name = if is_tied_head { "language_model.embed_tokens.weight" } else { name };
+        let found = self.parameters.specs.iter().position(|spec| spec.name == name)?;
+        Some(self.parameters.flat(Id(found)).into_vec())
     }
 
     /// The weights of the base, as Hugging Face's files have them.
