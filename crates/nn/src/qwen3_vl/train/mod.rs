@@ -340,10 +340,10 @@ impl VlmTrainer {
             let [down, up] = ids.map(|id| numbers.remove(&id.0).unwrap_or_default());
             let shapes = ids.map(|id| self.specs[id.0].shape.clone());
             let LoraLayer { rank, scale, .. } = *lora_layer;
-            (lora_layer.layer.clone(), LoraWeights { rank, scale, down, up, shapes })
+            (lora_layer.layer.clone(), LoraWeights { rank, scale, down, up, shapes, magnitude: None })
         };
         let layers: BTreeMap<_, _> = lora_layers.into_iter().map(&mut lora).collect();
-        Ok(Some(Adapter { source: PathBuf::from("training"), layers }))
+        Ok(Some(Adapter::of_layers(PathBuf::from("training"), layers)))
     }
 
     /// Replaces the adapters by others of the same layers and rank.
@@ -352,6 +352,7 @@ impl VlmTrainer {
     /// When they are for other layers or of another rank; nothing is changed then.
     pub fn load_adapter(&mut self, adapter: &Adapter) -> Result<(), VlmError> {
         adapter.check(&self.architecture.network)?;
+        adapter.check_plain()?;
         self.check_adapter(adapter)?;
         let (mut numbers, mut scales) = (HashMap::new(), Vec::new());
         for lora_layer in self.lora_layers.iter_mut().flatten() {
