@@ -11,6 +11,7 @@ use plaudit_nn::qwen3_vl::{
     Message, Padding, Processor, PromptLayout, Quantization, QwenVl, Recompute, RgbImage, Role, ScoreCache,
     Trace, Visual, VlmError, VlmTrainer, chat, trend_question,
 };
+use plaudit_nn::weights::{Array, DType};
 
 /// Logits and vision features may differ by this.
 const CLOSE: f32 = 1e-4;
@@ -498,7 +499,11 @@ fn adapters_are_saved_as_peft_saves_them_and_read_as_rlinf_saves_them() {
             tensor.clone(),
         );
     }
-    live.insert_f32("module.base_model.model.lm_head.base_layer.weight", &[1], &[0.0]);
+    // The base comes along, its tied head included.
+    let base = Weights::read(folder("model/model.safetensors")).unwrap();
+    let table = base.get("language_model.embed_tokens.weight").unwrap();
+    live.insert("module.base_model.model.lm_head.weight", table.clone());
+    live.insert("module.base_model.model.model.language_model.embed_tokens.weight", table.clone());
     let place = dir.path().join("run/actor/model_state_dict");
     std::fs::create_dir_all(&place).unwrap();
     live.write_pt(place.join("full_weights.pt")).unwrap();
@@ -509,6 +514,117 @@ fn adapters_are_saved_as_peft_saves_them_and_read_as_rlinf_saves_them() {
     let inputs = [three_frames(&model())];
     let logits = |model: QwenVl| model.label_logits(&inputs, &[1, 2, 3]).unwrap();
     assert_eq!(logits(open(&read)), logits(open(&adapter)));
+    base_weights_of_a_checkpoint(live, &place, &inputs);
+}
+
+/// A checkpoint whose base was trained as well is that base, and not the folder's.
+fn base_weights_of_a_checkpoint(mut live: Weights, place: &Path, inputs: &[Inputs]) {
+    let name = "language_model.layers.1.mlp.down_proj.weight";
+    let base = Weights::read(folder("model/model.safetensors")).unwrap();
+    let shape = base.get(name).unwrap().shape().to_vec();
+    let moved: Vec<f32> = base.f32(name).unwrap().iter().map(|weight| weight * 1.5).collect();
+    let layer = "module.base_model.model.model.language_model.layers.1.mlp.down_proj";
+    live.insert_f32(format!("{layer}.base_layer.weight"), &shape, &moved);
+    live.write_pt(place.join("full_weights.pt")).unwrap();
+    let open = |model: &Path, adapter: &Adapter| {
+        QwenVl::open_with(model, Some(adapter), Device::Cpu, Precision::Fp32)
+    };
+    let logits = |model: QwenVl| model.label_logits(inputs, &[1, 2, 3]).unwrap();
+    let found =
+        logits(open(&folder("model"), &Adapter::open(place.join("full_weights.pt")).unwrap()).unwrap());
+    let changed = copy_of_model(|_, files| files[0].1.insert_f32(format!("model.{name}"), &shape, &moved));
+    assert_eq!(found, logits(open(changed.path(), &Adapter::open(folder("lora")).unwrap()).unwrap()));
+    assert_ne!(found, logits(open(&folder("model"), &Adapter::open(folder("lora")).unwrap()).unwrap()));
+    // All weights without adapters are a model of their own.
+    let mut full = Weights::new();
+    full.insert_f32(format!("model.{name}"), &shape, &moved);
+    full.write_pt(place.join("full_weights.pt")).unwrap();
+    let found =
+        logits(open(&folder("model"), &Adapter::open(place.join("full_weights.pt")).unwrap()).unwrap());
+    assert_eq!(found, logits(QwenVl::open(changed.path(), Device::Cpu, Precision::Fp32).unwrap()));
+    for (extra, shape, expected) in [
+        ("lm_head.weight", vec![512, 64], "has a `lm_head.weight` other than the embeddings"),
+        ("model.language_model.embed_tokens.weight", vec![512, 64], "to which the head is tied"),
+        (
+            "model.language_model.norm.weight",
+            vec![63],
+            "`model.language_model.norm.weight` is [63], here [64]",
+        ),
+        ("model.audio.weight", vec![1], "`model.audio.weight`, which this model does not have"),
+        ("model.language_model.layers.0.self_attn.q_proj.lora_B.default.bias", vec![1], "nobody here knows"),
+    ] {
+        let mut odd = Weights::new();
+        odd.insert_f32(extra, &shape, &vec![0.25; shape.iter().product()]);
+        odd.write_pt(place.join("full_weights.pt")).unwrap();
+        let error = Adapter::open(place.join("full_weights.pt"))
+            .and_then(|odd| open(&folder("model"), &odd))
+            .unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn adapters_of_every_kind_give_what_peft_gives() {
+    for name in ["bias_all", "bias_lora_only", "dora", "embeddings", "modules_to_save", "rslora"] {
+        let adapter = Adapter::open(folder(&format!("adapters/{name}"))).unwrap();
+        let model = QwenVl::open_with(folder("model"), Some(&adapter), Device::Cpu, Precision::Fp32).unwrap();
+        let inputs = three_frames(&model);
+        let case = case(&format!("adapters/{name}"));
+        let ids: Vec<u32> = whole(&case, "input_ids").iter().map(|id| *id as u32).collect();
+        assert_eq!(inputs.ids, ids);
+        assert_same_logits(&case, 0, name, &model.trace(&[inputs], Padding::Left).unwrap()[0]);
+    }
+}
+
+#[test]
+fn settings_that_change_what_a_model_sees_are_honoured_or_refused() {
+    let open = |path: &Path| QwenVl::open(path, Device::Cpu, Precision::Fp32);
+    let refused = |file: &str, key: &str, value: serde_json::Value, expected: &str| {
+        let changed = copy_of_model(|_, _| ());
+        let path = changed.path().join(file);
+        let mut settings: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        settings[key] = value;
+        std::fs::write(&path, settings.to_string()).unwrap();
+        let error = open(changed.path()).unwrap_err().to_string();
+        assert!(error.contains(expected) && error.contains(file), "{error}");
+    };
+    let (image, video) = ("preprocessor_config.json", "video_preprocessor_config.json");
+    refused(image, "do_normalize", false.into(), "`do_normalize` is false; only true");
+    refused(video, "do_resize", false.into(), "`do_resize` is false");
+    refused(video, "resample", 2.into(), "`resample` is 2; only 3 (bicubic)");
+    refused(video, "cap_pixels_per_frame", true.into(), "`cap_pixels_per_frame` is true");
+    refused(image, "rescale_factor", 0.5.into(), "`rescale_factor` is 0.5");
+    refused(video, "num_frames", 8.into(), "`num_frames` is 8");
+    refused(image, "size", serde_json::json!({"height": 9, "width": 9}), "`size` has `height`");
+    refused(
+        "config.json",
+        "quantization_config",
+        serde_json::json!({"quant_method": "fp8"}),
+        "quantised (fp8)",
+    );
+    let awq = serde_json::json!({"quant_method": "awq", "bits": 4});
+    refused("config.json", "quantization_config", awq, "quantised (awq, 4 bits)");
+    let unsorted = copy_of_model(|config, _| {
+        config["vision_config"]["deepstack_visual_indexes"] = serde_json::json!([2, 0, 1]);
+    });
+    let error = open(unsorted.path()).unwrap_err().to_string();
+    assert!(error.contains("`vision_config.deepstack_visual_indexes` is not in ascending order"), "{error}");
+    // Bytes without the scales of a quantisation.
+    let name = "model.language_model.layers.0.mlp.up_proj.weight";
+    for (kind, told) in [(DType::F8E4M3, "F8E4M3"), (DType::I8, "I8")] {
+        let raw = copy_of_model(|_, files| {
+            let bytes = Array::new(kind, &[160, 64], vec![0; 160 * 64]).unwrap();
+            files[0].1.insert(name, bytes);
+        });
+        let error = open(raw.path()).unwrap_err().to_string();
+        assert!(error.contains(&format!("`{name}` holds {told}: the weights are quantised")), "{error}");
+    }
+    // Positions end where the model's do.
+    let short = copy_of_model(|config, _| config["text_config"]["max_position_embeddings"] = 50.into());
+    let model = open(short.path()).unwrap();
+    let long = "word ".repeat(100);
+    let error = model.processor().encode(&long, Vec::new()).unwrap_err();
+    assert!(matches!(error, VlmError::TooLong { most: 50, .. }), "{error}");
 }
 
 #[test]
@@ -532,7 +648,10 @@ fn adapters_of_other_models_are_refused() {
     let error = change("blocks.0.attn.qkv", "blocks.0.mlp.linear_fc1").unwrap_err().to_string();
     assert!(error.contains("goes from 32 to 96 features, here from 32 to 80"), "{error}");
     let error = change("3.mlp.up_proj.lora_B", "3.mlp.up_proj.lora_C").unwrap_err().to_string();
-    assert!(error.contains("3.mlp.up_proj.lora_A.weight` but no"), "{error}");
+    assert!(error.contains("3.mlp.up_proj.lora_C.weight`, and nobody here knows"), "{error}");
+    let error =
+        change("3.mlp.up_proj.lora_B", "3.mlp.up_proj.original_module.lora_B").unwrap_err().to_string();
+    assert!(error.contains("3.mlp.up_proj.lora_A.weight` but no lora_B"), "{error}");
     let error = Adapter::open(folder("model")).unwrap_err().to_string();
     assert!(error.contains("no tensors named `lora_A`"), "{error}");
 }

@@ -27,11 +27,11 @@ actor:
   optim: {lr_warmup_steps: 1}
 ";
 
-struct Place(tempfile::TempDir);
+pub(crate) struct Place(pub(crate) tempfile::TempDir);
 
 impl Place {
     /// Windows of a square that goes right, left, or nowhere.
-    fn new(train: usize, val: usize) -> Self {
+    pub(crate) fn new(train: usize, val: usize) -> Self {
         let place = Self(tempfile::tempdir().unwrap());
         fs::write(place.0.path().join("small.yaml"), SMALL).unwrap();
         for (part, count) in [("train", train), ("eval", val)] {
@@ -83,7 +83,7 @@ impl Place {
     }
 
     /// Its result as JSON.
-    fn learned(&self, run: &str, words: &[&str]) -> Value {
+    pub(crate) fn learned(&self, run: &str, words: &[&str]) -> Value {
         let run = format!("runner.logger.log_path={run}");
         let output = self.sft(&[&["--json", "-q", &run], words].concat());
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -78,5 +78,5 @@ pub use models::{
 pub use shaping::{
     AtTermination, Clip, ClipBuffer, ClipFrame, FrameIndex, FrameReward, Guard, GuardError, History,
     HistoryBuffer, Latch, LiveRule, MeanScoreModel, RewardKind, RewardTiming, Rule, StateConditions,
-    SuccessThreshold, TermSettings, VoteReward, WeightedSum, WindowReward,
+    SuccessThreshold, TermSettings, VoteCounting, VoteReward, WeightedSum, WindowReward,
 };

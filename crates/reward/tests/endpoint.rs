@@ -12,7 +12,10 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use fake_server::{Does, FakeServer, reply, says};
-use plaudit_reward::endpoint::{ChatEndpoint, EndpointCallbacks, EndpointError, EndpointSettings, OnFailure};
+use plaudit_nn::qwen3_vl::FrameSampling;
+use plaudit_reward::endpoint::{
+    ChatEndpoint, EndpointCallbacks, EndpointError, EndpointSettings, LabelReadout, OnFailure,
+};
 use plaudit_reward::trend::{
     Answer, AnswerMode, ContentPart, Conversation, GenerationConfig, LabelLogits, RgbImage, TrendModel, Video,
 };
@@ -45,8 +48,13 @@ fn question(number: u8) -> Conversation<'static> {
         width: 2,
         pixels: Cow::Owned((0..6).map(|pixel| pixel + 10 * at + number).collect()),
     };
-    let video =
-        |first: u8| ContentPart::Video(Video { frames: vec![image(first), image(first + 1)], fps: 24.0 });
+    let video = |first: u8| {
+        ContentPart::Video(Video {
+            frames: vec![image(first), image(first + 1)],
+            fps: 24.0,
+            sampling: FrameSampling::Sampled,
+        })
+    };
     Conversation {
         system: None,
         parts: vec![video(0), video(2), ContentPart::Text(format!("question {number}"))],
@@ -107,48 +115,89 @@ fn many_windows_are_asked_side_by_side_and_answered_in_order() {
     assert!((2..=4).contains(&server.busiest()), "{} at once", server.busiest());
 }
 
-#[test]
-fn labels_are_read_from_logprobs_where_the_server_tells_them() {
+/// Log-probabilities of an answer that says `positive`.
+fn logprobs() -> Value {
     let top = |token: &str, p: f64| json!({"token": token, "logprob": p.ln()});
-    let server = FakeServer::start(move |number, _| {
-        let tops = [top("positive", 0.6), top("negative", 0.3), top("unc", 0.1)];
-        let logprobs = json!({"content": [{"token": "positive", "top_logprobs": tops}]});
-        Does::Reply(200, "", reply("positive", if number == 0 { logprobs } else { Value::Null }))
-    });
-    let endpoint = open(&server);
-    let Answer::Logits(LabelLogits(logits)) = endpoint.answer(&[question(0)], &LABELS).unwrap().remove(0)
-    else {
-        panic!("logits")
-    };
-    for (logit, share) in logits.into_iter().zip([0.6f32, 0.3, 0.1]) {
-        assert!((logit.exp() - share).abs() < 1e-6);
-    }
-    let body = &server.questions()[0].body;
-    assert_eq!((&body["logprobs"], &body["top_logprobs"]), (&json!(true), &json!(20)));
-    let words = endpoint.answer(&[question(0)], &LABELS).unwrap();
-    assert_eq!(words, [Answer::Text("positive".into())], "a reply without them is read as words");
+    let tops = [top("positive", 0.6), top("negative", 0.3), top("unc", 0.1)];
+    json!({"content": [{"token": "positive", "top_logprobs": tops}]})
 }
 
 #[test]
-fn a_server_that_refuses_logprobs_is_asked_for_words() {
-    let server = FakeServer::start(|_, body| match body["logprobs"].is_null() {
+fn labels_are_read_from_logprobs_where_the_server_tells_them_and_a_change_is_never_read_as_words() {
+    // The probe, an answer, one that has lost its logprobs for a moment, and then for good.
+    let server = FakeServer::start(|number, _| {
+        let has_logprobs = matches!(number, 0 | 1 | 3);
+        Does::Reply(200, "", reply("positive", if has_logprobs { logprobs() } else { Value::Null }))
+    });
+    let endpoint = open(&server);
+    assert_eq!(endpoint.label_readout().unwrap(), LabelReadout::Logprobs);
+    for _ in 0..2 {
+        let Answer::Logits(LabelLogits(logits)) = endpoint.answer(&[question(0)], &LABELS).unwrap().remove(0)
+        else {
+            panic!("logits")
+        };
+        for (logit, share) in logits.into_iter().zip([0.6f32, 0.3, 0.1]) {
+            assert!((logit.exp() - share).abs() < 1e-6);
+        }
+    }
+    let body = &server.questions()[1].body;
+    assert_eq!((&body["logprobs"], &body["top_logprobs"]), (&json!(true), &json!(20)));
+    let error = failure(&endpoint, &LABELS).to_string();
+    assert!(error.contains("no logprobs, which the server gave at the beginning"), "{error}");
+    assert_eq!(server.questions().len(), 4 + 3, "tried again, and then not swapped for words");
+}
+
+#[test]
+fn one_refusal_does_not_change_how_answers_are_read() {
+    let server = FakeServer::start(|number, _| match number {
+        2 => Does::Reply(400, "", json!({"error": {"message": "image too small"}}).to_string()),
+        _ => Does::Reply(200, "", reply("positive", logprobs())),
+    });
+    let endpoint = open(&server);
+    assert!(matches!(endpoint.answer(&[question(0)], &LABELS).unwrap()[0], Answer::Logits(_)));
+    let error = failure(&endpoint, &LABELS).to_string();
+    assert!(error.contains("status 400: image too small"), "{error}");
+    assert!(matches!(endpoint.answer(&[question(0)], &LABELS).unwrap()[0], Answer::Logits(_)));
+}
+
+#[test]
+fn a_server_without_logprobs_is_read_by_its_words_from_the_first_answer_on_and_a_notice_says_so() {
+    let refuses = |body: &Value| match body["logprobs"].is_null() {
         true => says("negative"),
         false => Does::Reply(400, "", json!({"error": {"message": "no logprobs here"}}).to_string()),
-    });
-    let notices: Arc<Mutex<Vec<String>>> = Arc::default();
-    let sink = notices.clone();
-    let callbacks = EndpointCallbacks {
-        notify: Arc::new(move |text| sink.lock().unwrap().push(text.into())),
-        ..EndpointCallbacks::none()
     };
-    let endpoint = ChatEndpoint::open(settings(&server.address), callbacks).unwrap();
-    for _ in 0..2 {
-        let answers = endpoint.answer(&[question(0)], &LABELS).unwrap();
-        assert_eq!(answers, [Answer::Text("negative".into())]);
+    let scripts: [(Box<dyn Fn(usize, &Value) -> Does + Send + Sync>, &str, usize); 2] = [
+        (Box::new(move |_, body: &Value| refuses(body)), "no logprobs here", 2),
+        (Box::new(|_, _: &Value| says("negative")), "answers without them", 2),
+    ];
+    for (script, why, probes) in scripts {
+        let server = FakeServer::start(script);
+        let notices: Arc<Mutex<Vec<String>>> = Arc::default();
+        let sink = notices.clone();
+        let callbacks = EndpointCallbacks {
+            notify: Arc::new(move |text| sink.lock().unwrap().push(text.into())),
+            ..EndpointCallbacks::none()
+        };
+        let endpoint = ChatEndpoint::open(settings(&server.address), callbacks).unwrap();
+        assert_eq!(endpoint.label_readout().unwrap(), LabelReadout::Words);
+        for _ in 0..2 {
+            let answers = endpoint.answer(&[question(0)], &LABELS).unwrap();
+            assert_eq!(answers, [Answer::Text("negative".into())]);
+        }
+        let asked = server.questions();
+        assert_eq!(asked.len(), probes + 2, "it is probed once");
+        assert!(asked[probes..].iter().all(|asked| asked.body["logprobs"].is_null()));
+        let notices = notices.lock().unwrap();
+        assert!(notices.len() == 1 && notices[0].contains(why), "{notices:?}");
+        assert!(notices[0].contains("in the whole run"), "{notices:?}");
     }
-    assert_eq!(server.questions().len(), 3, "it is not tried again");
-    let notices = notices.lock().unwrap();
-    assert!(notices.len() == 1 && notices[0].contains("no logprobs here"), "{notices:?}");
+}
+
+#[test]
+fn a_server_that_refuses_every_question_is_refused_at_the_start() {
+    let server = FakeServer::start(|_, _| Does::Reply(400, "", json!({"message": "no images"}).to_string()));
+    let error = open(&server).label_readout().unwrap_err().to_string();
+    assert!(error.contains("status 400: no images"), "{error}");
 }
 
 #[test]

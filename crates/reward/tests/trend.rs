@@ -10,16 +10,16 @@ use std::sync::{Arc, Mutex};
 
 use plaudit_core::{End, FrameShape, Frames, Obs, Reward, RewardColumn, Segment, StepRow};
 use plaudit_nn::classifier::{Device, Precision};
-use plaudit_nn::qwen3_vl::{PromptLayout, QwenVl};
+use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout, QwenVl};
 use plaudit_reward::open::{OpenOptions, OpenVlm};
 use plaudit_reward::trend::{
     Answer, AnswerMode, CachedModel, ContentPart, Conversation, FrameReadout, GenerationConfig, InputBuilder,
-    JudgeFolder, LabelLogits, LabelRewards, LocalVlm, Prompt, ReadoutSettings, Trend, TrendJudge, TrendModel,
-    TrendReward, VlmFrameJudge,
+    JudgeFolder, LabelLogits, LabelRewards, LocalVlm, NonsenseGuard, Prompt, ReadoutSettings,
+    TOPREWARD_PROMPT, Trend, TrendJudge, TrendModel, TrendReward, VlmFrameJudge, WordJudge, WordReadout,
 };
 use plaudit_reward::{
     AtTermination, ClipRewardModel, FrameRewardModel, FrameStack, History, HistoryBuffer, RewardModelError,
-    TermSettings, VoteReward, WindowReward,
+    TermSettings, VoteCounting, VoteReward, WindowReward,
 };
 use proptest::prelude::*;
 use rollout::{FakeRollout, joined, rollouts};
@@ -70,6 +70,8 @@ fn input(cameras: &[&str]) -> InputBuilder {
         default_task: Some("Lift it.".into()),
         system: None,
         layout: PromptLayout::VideosFirst,
+        fps: 24.0,
+        sampling: FrameSampling::Sampled,
     }
 }
 
@@ -85,7 +87,15 @@ fn history(size: usize, least: usize, interval: usize) -> History {
 
 fn judge(model: Arc<dyn TrendModel>, reward: TrendReward) -> TrendJudge {
     let (input, readout) = (input(&["eye"]), ReadoutSettings::default());
-    TrendJudge { model, input, ask: ASK, readout, reward, micro_batch: NonZeroUsize::new(7) }
+    TrendJudge {
+        model,
+        input,
+        ask: ASK,
+        readout,
+        reward,
+        micro_batch: NonZeroUsize::new(7),
+        nonsense: NonsenseGuard::new(1.0),
+    }
 }
 
 fn votes(gamma: f32, soft: bool, at_termination: AtTermination) -> VoteReward {
@@ -97,6 +107,7 @@ fn votes(gamma: f32, soft: bool, at_termination: AtTermination) -> VoteReward {
         potential_votes: 4.0,
         at_termination,
         longest_episode: 40,
+        counting: VoteCounting::Sum,
     }
 }
 
@@ -348,6 +359,68 @@ fn a_window_is_asked_about_in_rlinfs_words() {
     );
 }
 
+/// Says of a window how bright its newest frame is.
+struct NewestBrightness;
+
+impl TrendModel for NewestBrightness {
+    fn answer(&self, asked: &[Conversation<'_>], ask: &AnswerMode) -> Result<Vec<Answer>, RewardModelError> {
+        assert!(matches!(ask, AnswerMode::Words(words) if words.len() == 1));
+        let newest = |asked: &Conversation<'_>| asked.images().last().map_or(0, |image| image.pixels[0]);
+        Ok(asked
+            .iter()
+            .map(|asked| Answer::WordLogprobs(vec![f32::from(newest(asked)) / 10.0 - 5.0]))
+            .collect())
+    }
+}
+
+#[test]
+fn a_number_of_each_prefix_is_a_reward_or_a_potential() {
+    let judge = || WordJudge {
+        model: Arc::new(NewestBrightness),
+        input: InputBuilder { prompt: Prompt::Own(TOPREWARD_PROMPT.into()), ..input(&["main"]) },
+        readout: WordReadout::topreward(),
+        missing: 0.0,
+        micro_batch: None,
+        nonsense: NonsenseGuard::new(0.5),
+    };
+    let levels = [0_u8, 10, 30, 20, 40];
+    let obs = |level: u8| {
+        let frame = Frames::new(FrameShape::rgb(1, 1), vec![level; 3]).unwrap();
+        Obs::from_state(1, vec![0.0]).unwrap().with_camera("main", frame).unwrap()
+    };
+    let mut segment = Segment::starting_at(obs(levels[0]));
+    for level in &levels[1..] {
+        let step =
+            StepRow { actions: vec![0.0], env_reward: vec![0.0], end: vec![End::No], success: vec![false] };
+        segment.push(step, obs(*level), vec![]).unwrap();
+    }
+    let growing = || history(100, 2, 1);
+    let plain = WindowReward {
+        term: TermSettings::named("model"),
+        model: Box::new(judge()),
+        history: growing(),
+        interval_reward: 0.0,
+        to_every_step: false,
+    };
+    let values: Vec<f32> = levels[1..].iter().map(|level| f32::from(*level) / 10.0 - 5.0).collect();
+    assert_eq!(plain.label(&segment).unwrap().total, values);
+    let potential = VoteReward {
+        model: Box::new(judge()),
+        history: growing(),
+        counting: VoteCounting::Newest,
+        ..votes(0.9, true, AtTermination::Keep)
+    };
+    let phi: Vec<f64> =
+        values.iter().map(|value| f64::from(value / potential.potential_votes).tanh()).collect();
+    let found = potential.label(&segment).unwrap().total;
+    // Nothing to compare the first with.
+    let expected: Vec<f64> =
+        (0..values.len()).map(|t| 0.9 * phi[t] - if t == 0 { phi[0] } else { phi[t - 1] }).collect();
+    for (found, expected) in found.iter().zip(expected) {
+        assert!((f64::from(*found) - expected).abs() < 1e-6, "{found} {expected}");
+    }
+}
+
 #[test]
 fn a_frame_is_asked_about_in_rlinfs_words_and_answered_with_a_number() {
     let scribe = Arc::new(Scribe(Mutex::default()));
@@ -357,6 +430,7 @@ fn a_frame_is_asked_about_in_rlinfs_words_and_answered_with_a_number() {
         ask: ASK,
         readout: FrameReadout::Number,
         micro_batch: None,
+        nonsense: NonsenseGuard::new(0.5),
     };
     let obs = two_cameras(9, None);
     let scores = judge(Prompt::Score).scores(&[FrameStack::single(obs.row(0))]).unwrap();
@@ -381,6 +455,7 @@ fn what_cannot_be_shown_is_named() {
             ask: ASK,
             readout: FrameReadout::Number,
             micro_batch: None,
+            nonsense: NonsenseGuard::new(0.5),
         };
         judge.scores(&[FrameStack::single(obs.row(0))]).unwrap_err().to_string()
     };

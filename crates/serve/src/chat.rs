@@ -2,35 +2,32 @@
 
 use serde_json::Value;
 
+use crate::chat_options::{self, Delivery};
 use crate::error::ApiError;
 use crate::image::EncodedImage;
 use crate::limits::Limits;
-use crate::model::{Chat, ChatMessage, ContentPart, Role};
-
-/// The most tokens whose log-probabilities are returned at each position.
-const MOST_LOGPROBS: u64 = 20;
+use crate::model::{Chat, ChatMessage, ChatOptions, ContentPart, Role, Video};
 
 /// A chat request whose images are still encoded.
 #[derive(Debug)]
 pub struct ChatRequest {
     /// The model that is asked for.
     pub(crate) model: String,
-    /// Whether the answer is to come in pieces.
-    pub(crate) stream: bool,
+    /// How the answer is to be sent.
+    pub(crate) delivery: Delivery,
     messages: Vec<(Role, Vec<EncodedPart>)>,
-    max_tokens: Option<usize>,
-    temperature: Option<f64>,
-    top_logprobs: Option<usize>,
+    options: ChatOptions,
 }
 
 #[derive(Debug)]
 enum EncodedPart {
     Text(String),
     Image(EncodedImage, String),
+    Video(Vec<EncodedImage>, Option<f64>, String),
 }
 
 /// What is wrong at a place of the request.
-fn wrong(place: &str, why: impl std::fmt::Display) -> ApiError {
+pub(crate) fn wrong(place: &str, why: impl std::fmt::Display) -> ApiError {
     ApiError::invalid(format!("{place}: {why}"))
 }
 
@@ -41,11 +38,12 @@ fn wrong(place: &str, why: impl std::fmt::Display) -> ApiError {
 pub fn parse(body: &[u8], limits: &Limits) -> Result<ChatRequest, ApiError> {
     let request: Value = serde_json::from_slice(body)
         .map_err(|error| ApiError::invalid(format!("the body is not JSON: {error}")))?;
-    if !request.is_object() {
+    let Value::Object(request) = request else {
         return Err(ApiError::invalid("the body is not a JSON object"));
-    }
-    let model = request["model"].as_str().ok_or_else(|| wrong("model", "must be a string"))?;
-    let messages = request["messages"].as_array().filter(|messages| !messages.is_empty());
+    };
+    let get = |key: &str| request.get(key).unwrap_or(&Value::Null);
+    let model = get("model").as_str().ok_or_else(|| wrong("model", "must be a string"))?;
+    let messages = get("messages").as_array().filter(|messages| !messages.is_empty());
     let messages = messages.ok_or_else(|| wrong("messages", "must be a list that is not empty"))?;
     let mut parser = MessageParser { limits, images: 0 };
     let messages = messages.iter().enumerate().map(|(at, message)| parser.message(at, message));
@@ -53,52 +51,8 @@ pub fn parse(body: &[u8], limits: &Limits) -> Result<ChatRequest, ApiError> {
     if !messages.iter().any(|(role, _)| *role == Role::User) {
         return Err(wrong("messages", "there is no message of the user"));
     }
-    match optional(&request, "n", Value::as_u64, "an integer")? {
-        None | Some(1) => {}
-        Some(_) => return Err(wrong("n", "only one answer is given")),
-    }
-    let tokens = |key| optional(&request, key, Value::as_u64, "an integer");
-    let max_tokens = tokens("max_completion_tokens")?.or(tokens("max_tokens")?);
-    Ok(ChatRequest {
-        model: model.into(),
-        stream: optional(&request, "stream", Value::as_bool, "true or false")?.unwrap_or(false),
-        messages,
-        max_tokens: match max_tokens {
-            Some(0) => return Err(wrong("max_tokens", "an answer has at least one token")),
-            other => other.map(|tokens| usize::try_from(tokens).unwrap_or(usize::MAX)),
-        },
-        temperature: match optional(&request, "temperature", Value::as_f64, "a number")? {
-            Some(temperature) if !(0.0..=2.0).contains(&temperature) => {
-                return Err(wrong("temperature", "must be from 0 to 2"));
-            }
-            other => other,
-        },
-        top_logprobs: top_logprobs(&request)?,
-    })
-}
-
-fn top_logprobs(request: &Value) -> Result<Option<usize>, ApiError> {
-    let wanted = optional(request, "logprobs", Value::as_bool, "true or false")?.unwrap_or(false);
-    let top = optional(request, "top_logprobs", Value::as_u64, "an integer")?;
-    match top {
-        Some(top) if top > MOST_LOGPROBS => {
-            Err(wrong("top_logprobs", format!("at most {MOST_LOGPROBS} are returned")))
-        }
-        top => Ok(wanted.then(|| top.unwrap_or(0) as usize)),
-    }
-}
-
-/// A value that may be absent or null, but not of another type.
-fn optional<'a, T>(
-    request: &'a Value,
-    key: &str,
-    of: impl Fn(&'a Value) -> Option<T>,
-    expected: &str,
-) -> Result<Option<T>, ApiError> {
-    match request.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => of(value).map(Some).ok_or_else(|| wrong(key, format_args!("must be {expected}"))),
-    }
+    let (options, delivery) = chat_options::parse(&request)?;
+    Ok(ChatRequest { model: model.into(), delivery, messages, options })
 }
 
 struct MessageParser<'a> {
@@ -134,24 +88,71 @@ impl MessageParser<'_> {
                 let text = text.ok_or_else(|| wrong(&format!("{place}.text"), "must be a string"))?;
                 Ok(EncodedPart::Text(text.into()))
             }
-            Some("image_url") => {
-                let url = part["image_url"]["url"].as_str().or(part["image_url"].as_str());
-                let place = format!("{place}.image_url.url");
+            Some(kind @ ("image_url" | "video_url")) => {
+                let url = part[kind]["url"].as_str().or(part[kind].as_str());
+                let place = format!("{place}.{kind}.url");
                 let url = url.ok_or_else(|| wrong(&place, "must be a string"))?;
-                self.images += 1;
-                if self.images > self.limits.images {
-                    let most = self.limits.images;
-                    return Err(ApiError::too_large(format!("more than {most} images in one request")));
+                if kind == "video_url" {
+                    return self.video(url, &part[kind]["fps"], place);
                 }
+                self.count(1)?;
                 let encoded = EncodedImage::from_url(url, self.limits.image_pixels);
                 Ok(EncodedPart::Image(encoded.map_err(|why| wrong(&place, why))?, place))
             }
             Some(other) => {
-                let known = "text and image_url are understood; send a video as its frames";
+                let known = "text, image_url and video_url are understood";
                 let other: String = other.chars().take(40).collect();
                 Err(wrong(&format!("{place}.type"), format_args!("`{other}` is not; {known}")))
             }
-            None => Err(wrong(&format!("{place}.type"), "must be text or image_url")),
+            None => Err(wrong(&format!("{place}.type"), "must be text, image_url or video_url")),
+        }
+    }
+
+    fn video(&mut self, url: &str, fps: &Value, place: String) -> Result<EncodedPart, ApiError> {
+        self.count(url.matches(',').count())?;
+        let fps = match fps {
+            Value::Null => None,
+            fps => {
+                let rate = fps.as_f64().filter(|fps| *fps > 0.0 && *fps <= 1000.0);
+                let expected = || wrong(&place.replace(".url", ".fps"), "must be above 0, and at most 1000");
+                Some(rate.ok_or_else(expected)?)
+            }
+        };
+        let frames = EncodedImage::frames_from_url(url, self.limits.image_pixels);
+        Ok(EncodedPart::Video(frames.map_err(|why| wrong(&place, why))?, fps, place))
+    }
+
+    fn count(&mut self, images: usize) -> Result<(), ApiError> {
+        self.images += images;
+        if self.images > self.limits.images {
+            let most = self.limits.images;
+            return Err(ApiError::too_large(format!("more than {most} images in one request")));
+        }
+        Ok(())
+    }
+}
+
+impl EncodedPart {
+    fn decoded_bytes(&self) -> usize {
+        match self {
+            Self::Text(_) => 0,
+            Self::Image(encoded, _) => encoded.decoded_bytes(),
+            Self::Video(frames, ..) => frames.iter().map(EncodedImage::decoded_bytes).sum(),
+        }
+    }
+
+    fn decode(self) -> Result<ContentPart, ApiError> {
+        match self {
+            Self::Text(text) => Ok(ContentPart::Text(text)),
+            Self::Image(encoded, place) => {
+                encoded.decode().map(ContentPart::Image).map_err(|why| wrong(&place, why))
+            }
+            Self::Video(frames, fps, place) => {
+                let frames = frames.into_iter().enumerate().map(|(at, frame)| {
+                    frame.decode().map_err(|why| wrong(&place, format_args!("frame {at}: {why}")))
+                });
+                Ok(ContentPart::Video(Video { frames: frames.collect::<Result<_, _>>()?, fps }))
+            }
         }
     }
 }
@@ -159,27 +160,16 @@ impl MessageParser<'_> {
 impl ChatRequest {
     /// Bytes that the images will have as pixels.
     pub(crate) fn decoded_bytes(&self) -> usize {
-        let parts = self.messages.iter().flat_map(|(_, parts)| parts);
-        let bytes = parts.map(|part| match part {
-            EncodedPart::Text(_) => 0,
-            EncodedPart::Image(encoded, _) => encoded.decoded_bytes(),
-        });
-        bytes.sum()
+        self.messages.iter().flat_map(|(_, parts)| parts).map(EncodedPart::decoded_bytes).sum()
     }
 
     /// The chat, with its images decoded.
     pub(crate) fn decode(self) -> Result<Chat, ApiError> {
-        let part = |part| match part {
-            EncodedPart::Text(text) => Ok(ContentPart::Text(text)),
-            EncodedPart::Image(encoded, place) => {
-                encoded.decode().map(ContentPart::Image).map_err(|why| wrong(&place, why))
-            }
-        };
         let message = |(role, parts): (Role, Vec<EncodedPart>)| {
-            Ok(ChatMessage { role, parts: parts.into_iter().map(part).collect::<Result<_, _>>()? })
+            let parts = parts.into_iter().map(EncodedPart::decode).collect::<Result<_, _>>()?;
+            Ok(ChatMessage { role, parts })
         };
-        let Self { messages, max_tokens, temperature, top_logprobs, .. } = self;
-        let messages = messages.into_iter().map(message).collect::<Result<_, ApiError>>()?;
-        Ok(Chat { messages, max_tokens, temperature, top_logprobs })
+        let messages = self.messages.into_iter().map(message).collect::<Result<_, ApiError>>()?;
+        Ok(Chat { messages, options: self.options })
     }
 }

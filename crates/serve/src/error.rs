@@ -26,7 +26,7 @@ impl ApiError {
     }
 
     /// The request is too large.
-    pub(crate) fn too_large(message: impl Into<String>) -> Self {
+    pub fn too_large(message: impl Into<String>) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", "too_large", message)
     }
 
@@ -64,7 +64,7 @@ impl ApiError {
     }
 
     pub(crate) fn request_timeout() -> Self {
-        let message = "the body did not arrive in time";
+        let message = "the body did not arrive in time, or stalled";
         Self::new(StatusCode::REQUEST_TIMEOUT, "invalid_request_error", "timeout", message)
     }
 

@@ -55,6 +55,34 @@ impl EncodedImage {
         if !kind.ends_with(";base64") {
             return Err("only base64 is read in data URLs".into());
         }
+        Self::from_base64(data, most_pixels)
+    }
+
+    /// The frames of a video, each of at most so many pixels: a data URL of the kind `video/jpeg` or `video/png` with frames
+    /// that are joined by commas, as vLLM takes them.
+    pub(crate) fn frames_from_url(url: &str, most_pixels: usize) -> Result<Vec<Self>, String> {
+        let expected =
+            "send its frames: data:video/jpeg;base64,FRAME,FRAME,…, each frame a JPEG or PNG as base64";
+        let Some(data) = url.strip_prefix("data:") else {
+            return Err(format!("only data URLs are read; nothing is fetched; {expected}"));
+        };
+        let frames =
+            ["video/jpeg;base64,", "video/png;base64,"].iter().find_map(|kind| data.strip_prefix(kind));
+        let Some(frames) = frames else {
+            return Err(format!("files of video are not read; {expected}"));
+        };
+        let frame = |(at, frame): (usize, &str)| {
+            Self::from_base64(frame, most_pixels).map_err(|why| format!("frame {at}: {why}"))
+        };
+        let frames: Vec<Self> = frames.split(',').enumerate().map(frame).collect::<Result<_, String>>()?;
+        let size = |frame: &Self| (frame.height, frame.width);
+        match frames.iter().position(|frame| size(frame) != size(&frames[0])) {
+            Some(at) => Err(format!("frame {at} has another size than the first")),
+            None => Ok(frames),
+        }
+    }
+
+    fn from_base64(data: &str, most_pixels: usize) -> Result<Self, String> {
         let bytes = BASE64.decode(data.trim()).map_err(|error| format!("bad base64: {error}"))?;
         let (format, height, width) = match bytes.as_slice() {
             [0x89, b'P', b'N', b'G', ..] => {

@@ -11,24 +11,29 @@
 //!
 //! It is not for the open internet: there is no TLS, and one token for everybody.
 
+mod body;
 mod chat;
+mod chat_options;
 mod error;
 mod image;
 mod limits;
+mod memory;
 mod metrics;
 mod model;
 mod queue;
 mod reply;
+mod routes;
 mod score;
 mod server;
 
 pub use error::ApiError;
 pub use limits::{Batching, Limits};
 pub use model::{
-    Answer, AnswerResult, Chat, ChatAnswer, ChatMessage, ContentPart, FrameBlock, Image, Model, ModelInfo,
-    Question, Role, Scores, TokenLogprob,
+    Answer, AnswerResult, Asked, Chat, ChatAnswer, ChatChoice, ChatMessage, ChatOptions, ContentPart, Cost,
+    FrameBlock, Image, Model, ModelInfo, Question, Role, Scores, TextPiece, TokenLogprob, Video,
+    WaitingClient,
 };
-pub use server::{ServeError, Server, ServerSettings};
+pub use server::{ServeError, Server, ServerSettings, Shutdown};
 
 /// Parses what a client sends, for tests that send anything: a chat request, or frames and their shape.
 #[doc(hidden)]

@@ -11,8 +11,10 @@ pub struct Limits {
     pub image_pixels: usize,
     /// Images of one request.
     pub images: usize,
-    /// Bytes of all requests together, as sent and as decoded.
+    /// Bytes of all requests together, as far as they have arrived and as decoded.
     pub memory_bytes: usize,
+    /// Bytes that the model may need for a batch; a request that needs more alone is refused.
+    pub work_bytes: usize,
     /// Connections at once; further ones wait.
     pub connections: usize,
     /// Requests that wait for the model at once; further ones are refused.
@@ -21,8 +23,22 @@ pub struct Limits {
     pub header_time: Duration,
     /// How long a client may take for the body.
     pub body_time: Duration,
+    /// How long a body may stall: after this, it must have come at [`MIN_BODY_RATE`] on average.
+    pub stall_time: Duration,
     /// How long an answer may take.
     pub answer_time: Duration,
+    /// How long requests under way may take once the server should stop.
+    pub shutdown_time: Duration,
+}
+
+/// Bytes per second that a body must come at after a while.
+pub(crate) const MIN_BODY_RATE: usize = 16 << 10;
+
+impl Limits {
+    /// What one client may have of something that is shared: three quarters, so that there is room for others.
+    pub(crate) fn client_share(all: usize) -> usize {
+        (all - all / 4).max(1)
+    }
 }
 
 impl Default for Limits {
@@ -31,12 +47,15 @@ impl Default for Limits {
             body_bytes: 64 << 20,
             image_pixels: 4 << 20,
             images: 64,
-            memory_bytes: 1 << 30,
+            memory_bytes: 1 << 29,
+            work_bytes: 1 << 29,
             connections: 256,
             queue: 256,
             header_time: Duration::from_secs(10),
             body_time: Duration::from_secs(60),
+            stall_time: Duration::from_secs(5),
             answer_time: Duration::from_secs(300),
+            shutdown_time: Duration::from_secs(30),
         }
     }
 }
@@ -48,10 +67,12 @@ pub struct Batching {
     pub images: usize,
     /// How long the first request of a batch waits for others.
     pub wait: Duration,
+    /// Bytes that a batch may need of memory; one request may need more.
+    pub work_bytes: usize,
 }
 
 impl Default for Batching {
     fn default() -> Self {
-        Self { images: 64, wait: Duration::from_millis(2) }
+        Self { images: 64, wait: Duration::from_millis(2), work_bytes: 1 << 29 }
     }
 }

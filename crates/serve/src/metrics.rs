@@ -26,6 +26,8 @@ struct Counts {
     batched_requests: u64,
     queued: usize,
     connections: u64,
+    /// By route.
+    cancelled: BTreeMap<&'static str, u64>,
 }
 
 /// How many values were at most each of the bounds.
@@ -86,6 +88,11 @@ impl Metrics {
         self.counts().queued = requests;
     }
 
+    /// A client left before its answer was there.
+    pub(crate) fn cancelled(&self, route: &'static str) {
+        *self.counts().cancelled.entry(route).or_default() += 1;
+    }
+
     /// A connection was opened.
     pub(crate) fn connected(&self) {
         self.counts().connections += 1;
@@ -109,6 +116,11 @@ impl Metrics {
         }
         head(&mut text, "plaudit_batch_images", "histogram", "Images that the model was shown at once.");
         counts.batches.write(&mut text, "plaudit_batch_images", "", &IMAGES);
+        let cancelled = "plaudit_cancelled_requests_total";
+        head(&mut text, cancelled, "counter", "Requests whose client left before the answer.");
+        for (route, number) in &counts.cancelled {
+            let _ = writeln!(text, "{cancelled}{{route=\"{route}\"}} {number}");
+        }
         for (name, kind, help, number) in [
             (
                 "plaudit_batched_requests_total",
@@ -139,6 +151,7 @@ mod tests {
         metrics.batch(2, 8);
         metrics.queued(3);
         metrics.connected();
+        metrics.cancelled("/v1/score");
         let page = metrics.page();
         for line in [
             "plaudit_requests_total{route=\"/v1/score\",status=\"200\"} 2",
@@ -153,6 +166,7 @@ mod tests {
             "plaudit_batched_requests_total 2",
             "plaudit_queued_requests 3",
             "plaudit_connections_total 1",
+            "plaudit_cancelled_requests_total{route=\"/v1/score\"} 1",
         ] {
             assert!(page.lines().any(|found| found == line), "{line}\n{page}");
         }

@@ -67,10 +67,14 @@ proptest! {
     fn any_json_as_a_chat(
         model in anything(),
         messages in anything(),
-        more in prop::collection::vec(anything(), 5),
+        more in prop::collection::vec(anything(), 12),
     ) {
         let mut request = json!({"model": model, "messages": messages});
-        for (key, value) in ["n", "max_tokens", "temperature", "logprobs", "top_logprobs"].iter().zip(more) {
+        let keys = [
+            "n", "max_tokens", "temperature", "logprobs", "top_logprobs", "stop", "logit_bias", "seed",
+            "response_format", "tools", "mm_processor_kwargs", "stream_options",
+        ];
+        for (key, value) in keys.iter().zip(more) {
             request[*key] = value;
         }
         let _ = parsing::chat(request.to_string().as_bytes(), &limits());

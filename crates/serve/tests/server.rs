@@ -59,10 +59,49 @@ fn a_chat_is_answered_in_the_protocols_form() {
     let reply = server.chat(&stream);
     assert!(reply.head.contains("content-type: text/event-stream"));
     let text = String::from_utf8(reply.body).unwrap();
-    let events: Vec<&str> = text.split("\n\n").filter(|event| !event.is_empty()).collect();
-    assert_eq!((events.len(), events[2]), (3, "data: [DONE]"));
-    let first: Value = serde_json::from_str(events[0].strip_prefix("data: ").unwrap()).unwrap();
-    assert_eq!(first["choices"][0]["delta"]["content"], "better? | 2x3 10, 2x3 20");
+    // Without the lines between, which say how long each chunk is.
+    let events: Vec<&str> = text.lines().filter(|line| line.starts_with("data: ")).collect();
+    let (end, events) = events.split_last().unwrap();
+    assert_eq!(*end, "data: [DONE]");
+    let events: Vec<Value> = events
+        .iter()
+        .map(|event| serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap())
+        .collect();
+    assert_eq!(events[0]["choices"][0]["delta"], json!({"role": "assistant", "content": ""}));
+    let words: Vec<&str> =
+        events.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str()).collect();
+    assert_eq!((words.concat().as_str(), words.len()), ("better? | 2x3 10, 2x3 20", 7), "token by token");
+    assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], "stop");
+    assert!(events.iter().all(|event| event.get("usage").is_none()), "not asked for");
+    stream["stream_options"] = json!({"include_usage": true});
+    let text = String::from_utf8(server.chat(&stream).body).unwrap();
+    assert!(text.contains(r#""choices":[]"#) && text.contains(r#""total_tokens":10"#), "{text}");
+}
+
+/// A video as vLLM takes it: frames joined by commas.
+#[test]
+fn a_video_is_its_frames() {
+    let server = Running::plain();
+    let frame = |level: u8| png(2, 3, [level, 0, 0]).split_once(',').unwrap().1.to_string();
+    let video = |url: String| {
+        server.chat(&asking(&json!([{"type": "video_url", "video_url": {"url": url, "fps": 4}}])))
+    };
+    let two = format!("data:video/jpeg;base64,{},{}", frame(1), frame(2));
+    let reply = video(two.clone()).json();
+    assert_eq!(reply["choices"][0]["message"]["content"], " | 2x3 1, 2x3 2");
+    let other = png(1, 1, [0; 3]).split_once(',').unwrap().1.to_string();
+    for (url, expected) in [
+        ("http://x/film.mp4".into(), "nothing is fetched"),
+        ("data:video/mp4;base64,AAAA".into(), "files of video are not read; send its frames"),
+        ("data:video/jpeg;base64,????".into(), "frame 0: bad base64"),
+        (format!("{two},{other}"), "frame 2 has another size"),
+        (format!("data:video/jpeg;base64,{}", vec![frame(0); 65].join(",")), "more than 64 images"),
+    ] {
+        let reply = video(url);
+        assert!(matches!(reply.status, 400 | 413) && reply.error().contains(expected), "{}", reply.error());
+    }
+    let reply = server.chat(&asking(&json!([{"type": "video_url", "video_url": {"url": two, "fps": 0}}])));
+    assert!(reply.error().contains("video_url.fps: must be above 0"), "{}", reply.error());
 }
 
 #[test]
@@ -131,14 +170,35 @@ fn malformed_requests_get_a_clean_refusal() {
         ),
         (with("messages", json!([{"role": "user"}])), 400, "messages[0].content: must be"),
         (with("messages", json!([7])), 400, "messages[0].role"),
-        (with("n", json!(2)), 400, "n: only one answer"),
+        (with("n", json!(17)), 400, "n: must be an integer from 1 to 16"),
         (with("n", json!("two")), 400, "n: must be an integer"),
-        (with("temperature", json!(-1)), 400, "temperature: must be from 0 to 2"),
+        (with("temperature", json!(-1)), 400, "temperature: must be a number from 0 to 2"),
+        (with("top_p", json!(0)), 400, "top_p: must be a number above 0"),
+        (with("seed", json!(1.5)), 400, "seed: must be an integer"),
+        (with("stop", json!(["a", "b", "c", "d", "e"])), 400, "stop: must be a text or up to 4"),
+        (with("stop", json!("")), 400, "stop: must be a text"),
+        (with("logit_bias", json!({"x": 1})), 400, "logit_bias: must give up to 1024 tokens"),
+        (with("logit_bias", json!({"1": 101})), 400, "logit_bias: must give"),
+        (with("presence_penalty", json!(3)), 400, "presence_penalty: must be a number from -2 to 2"),
+        (
+            with("response_format", json!({"type": "json_object"})),
+            400,
+            "response_format: answers are plain text",
+        ),
+        (with("tools", json!([{"type": "function"}])), 400, "tools: this model calls no tools"),
+        (with("tool_choice", json!("required")), 400, "tool_choice: this model calls no tools"),
+        (with("audio", json!({})), 400, "audio: is no option of this server"),
+        (with("top_k", json!(3)), 400, "top_k: is no option of this server"),
+        (with("mm_processor_kwargs", json!({"fps": 3})), 400, "only do_sample_frames"),
+        (with("label_logits", json!([])), 400, "label_logits: must be a list of 1 to 128 words"),
+        (with("stream_options", json!({"x": 1})), 400, "only include_usage"),
         (with("max_tokens", json!(0)), 400, "max_tokens"),
         (with("stream", json!("yes")), 400, "stream: must be true or false"),
-        (with("top_logprobs", json!(21)), 400, "top_logprobs: at most 20"),
+        (with("top_logprobs", json!(21)), 400, "top_logprobs: must be an integer from 0 to 20"),
+        (with("top_logprobs", json!(5)), 400, "top_logprobs: needs logprobs: true"),
         (part(json!({"type": "text"})), 400, "messages[0].content[0].text: must be a string"),
-        (part(json!({"type": "video_url"})), 400, "send a video as its frames"),
+        (part(json!({"type": "video_url"})), 400, "video_url.url: must be a string"),
+        (part(json!({"type": "input_audio"})), 400, "text, image_url and video_url are understood"),
         (part(json!({})), 400, "messages[0].content[0].type"),
         (part(image("http://169.254.169.254/")), 400, "nothing is fetched"),
         (part(image("file:///etc/passwd")), 400, "nothing is fetched"),
@@ -195,6 +255,16 @@ fn routes_methods_and_types_are_checked() {
     let reply = server.request("POST", "/v1/score", &["Content-Type: application/octet-stream"], b"");
     assert!(reply.error().contains("X-Plaudit-Shape"));
     assert_eq!(server.request("GET", "/v1/models", &[], b"").json()["data"][0]["id"], "toy");
+    assert_eq!(server.request("GET", "/v1/models/toy", &[], b"").json()["id"], "toy");
+    assert_eq!(server.request("GET", "/v1/models/t%6Fy", &[], b"").status, 200);
+    assert_eq!(
+        server.request("GET", "/v1/models/gpt%2F4", &[], b"").error(),
+        "there is no model `gpt/4` here, but `toy`"
+    );
+    let head = server.request("HEAD", "/v1/models", &[], b"");
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    assert_eq!(server.request("HEAD", "/health", &[], b"").status, 200);
+    assert_eq!(server.request("HEAD", "/v1/score", &[], b"").status, 405);
     assert_eq!(server.request("GET", "/healthz", &[], b"").json(), json!({"status": "ok", "model": "toy"}));
     for nonsense in [
         "\r\n\r\n",
@@ -265,11 +335,82 @@ fn bodies_and_images_have_limits() {
 
 #[test]
 fn memory_has_a_limit_over_all_requests() {
-    let limits = Limits { memory_bytes: 64 << 10, ..Limits::default() };
+    let limits = Limits { memory_bytes: 64 << 10, work_bytes: 100, ..Limits::default() };
     let server = Running::start(limits, None, Duration::ZERO);
     let reply = server.score("1,200,200,3", &[0; 120_000]);
     assert_eq!((reply.status, reply.head.contains("retry-after: 1")), (503, true), "{reply:?}");
     assert_eq!(server.score("1,100,100,3", &[0; 30_000]).status, 200);
+    // The toy's work costs a byte for each letter.
+    let asked = |letters: usize| {
+        let words = json!({"type": "text", "text": "x".repeat(letters)});
+        server.chat(&asking(&json!([image(&png(1, 1, [0; 3])), words])))
+    };
+    assert_eq!(asked(100).status, 200);
+    let reply = asked(101);
+    assert_eq!(reply.status, 413);
+    assert!(reply.error().contains("would need about 1 MiB"), "{}", reply.error());
+}
+
+/// A request that promises much and sends nothing.
+const STALLED: &[u8] =
+    b"POST /v1/score HTTP/1.1\r\nConnection: close\r\nContent-Type: application/octet-stream\r\n\
+                         X-Plaudit-Shape: 1,4000,4000,3\r\nContent-Length: 48000000\r\n\r\n";
+
+#[test]
+fn bodies_that_stall_hold_nothing_and_are_cut_off() {
+    let limits = Limits { memory_bytes: 1 << 20, stall_time: Duration::from_secs(2), ..Limits::default() };
+    let server = Running::start(limits, None, Duration::ZERO);
+    let stalled: Vec<_> = (0..40)
+        .map(|_| {
+            let mut stream = server.connect();
+            stream.write_all(STALLED).unwrap();
+            stream.write_all(&[0; 1000]).unwrap();
+            stream
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(server.score("1,100,100,3", &[0; 30_000]).status, 200, "others are answered meanwhile");
+    let began = Instant::now();
+    for mut stream in stalled {
+        let mut reply = Vec::new();
+        let _ = stream.read_to_end(&mut reply);
+        let reply = String::from_utf8_lossy(&reply).into_owned();
+        assert!(reply.starts_with("HTTP/1.1 408"), "{reply}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "well before the time for a body is over");
+}
+
+#[test]
+fn one_client_cannot_have_all_connections() {
+    let limits = Limits { connections: 8, header_time: Duration::from_secs(60), ..Limits::default() };
+    let server = Running::start(limits, None, Duration::ZERO);
+    // Six of eight are this client's; more of them are closed at once.
+    let mut open: Vec<_> = (0..6).map(|_| server.connect()).collect();
+    std::thread::sleep(Duration::from_millis(200));
+    let mut one_more = server.connect();
+    let mut reply = Vec::new();
+    let _ = one_more.read_to_end(&mut reply);
+    assert_eq!(reply.len(), 0);
+    open.pop();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(server.request("GET", "/health", &[], b"").status, 200);
+}
+
+#[test]
+fn clients_that_leave_are_counted() {
+    let server = Running::start(Limits::default(), None, Duration::from_millis(400));
+    let mut leaving = server.connect();
+    leaving
+        .write_all(
+            b"POST /v1/score HTTP/1.1\r\nContent-Type: application/octet-stream\r\nX-Plaudit-Shape: 1,1,3\r\n\
+              Content-Length: 3\r\n\r\nxyz",
+        )
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(150));
+    drop(leaving);
+    std::thread::sleep(Duration::from_millis(150));
+    let page = String::from_utf8(server.request("GET", "/metrics", &[], b"").body).unwrap();
+    assert!(page.contains("plaudit_cancelled_requests_total{route=\"/v1/score\"} 1"), "{page}");
 }
 
 #[test]
@@ -331,6 +472,35 @@ fn requests_that_arrive_together_are_answered_together_and_too_many_are_refused(
     }
     let batches = server.model.batches.lock().unwrap();
     assert!(batches.iter().any(|requests| *requests > 1), "{batches:?}");
+}
+
+#[test]
+fn stopping_says_how_many_requests_were_cut() {
+    let limits = Limits { shutdown_time: Duration::from_millis(300), ..Limits::default() };
+    // Each is a batch of its own: some are answered in time, and some are not.
+    let server = Running::start(Limits { work_bytes: 0, ..limits }, None, Duration::from_millis(200));
+    let mut streams: Vec<_> = (0..10).map(|_| server.connect()).collect();
+    for stream in &mut streams {
+        stream
+            .write_all(
+                b"POST /v1/score HTTP/1.1\r\nConnection: close\r\nContent-Type: application/octet-stream\r\n\
+                  X-Plaudit-Shape: 64,1,1,3\r\nContent-Length: 192\r\n\r\n",
+            )
+            .unwrap();
+        stream.write_all(&[7; 192]).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let shutdown = server.end();
+    let answered = streams
+        .into_iter()
+        .filter(|stream| {
+            let (mut stream, mut reply) = (stream, Vec::new());
+            let _ = stream.read_to_end(&mut reply);
+            reply.starts_with(b"HTTP/1.1 200")
+        })
+        .count();
+    assert_eq!((shutdown.answered, shutdown.answered + shutdown.cut), (answered, 10), "{shutdown:?}");
+    assert!(shutdown.answered > 0 && shutdown.cut > 0, "{shutdown:?}");
 }
 
 #[test]

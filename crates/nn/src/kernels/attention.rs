@@ -3,11 +3,16 @@
 //! Numbers lie token by token, `[sequence, token, head, number]`, as linear layers give and take them. Query heads share
 //! keys and values in groups.
 
+use std::ops::Range;
+
 use super::gemm::{Matrix, PackedRight};
 use super::norm_rope_softmax::{softmax_backward, softmax_rows};
 use super::sums::add_to;
 use super::threads::{Shared, for_each};
 use super::{Isa, Precision, unfilled};
+
+/// Scores that a thread holds at once where the probabilities are not wanted.
+pub(crate) const SCORES_AT_ONCE: usize = 1 << 20;
 
 /// The sizes of attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +61,23 @@ impl AttentionShape {
         if self.causal { [1 + self.keys - self.tokens, 1] } else { [self.keys, 0] }
     }
 
-    /// The queries of a head.
-    fn query_matrix<'a>(&self, numbers: &'a [f32], sequence: usize, head: usize) -> Matrix<'a> {
+    /// How many query tokens are scored at once where the probabilities are not wanted, so that the memory for their scores
+    /// does not grow with the square of the tokens.
+    fn query_rows(&self) -> usize {
+        (SCORES_AT_ONCE / self.keys.max(1)).clamp(1, self.tokens.max(1))
+    }
+
+    /// Some queries of a head.
+    fn query_matrix<'a>(
+        &self,
+        numbers: &'a [f32],
+        sequence: usize,
+        head: usize,
+        tokens: Range<usize>,
+    ) -> Matrix<'a> {
         let row = self.heads * self.width;
-        let from = sequence * self.tokens * row + head * self.width;
-        Matrix::strided(&numbers[from..], self.tokens, self.width, row)
+        let from = (sequence * self.tokens + tokens.start) * row + head * self.width;
+        Matrix::strided(&numbers[from..], tokens.len(), self.width, row)
     }
 
     /// The keys or values of a head.
@@ -96,35 +113,35 @@ pub fn forward(
         let keys = PackedRight::new(isa, shape.key_matrix(keys, sequence, kv_head));
         let values = PackedRight::new(isa, shape.key_matrix(values, sequence, kv_head).transposed());
         let size = shape.tokens * shape.keys;
-        let mut own = if wanted { Vec::new() } else { unfilled(size) };
-        let mut mixed = unfilled(shape.tokens * shape.width);
-        for head in kv_head * group..(kv_head + 1) * group {
+        let rows = if wanted { shape.tokens } else { shape.query_rows() };
+        let mut own = if wanted { Vec::new() } else { unfilled(rows * shape.keys) };
+        let mut mixed = unfilled(rows * shape.width);
+        let heads = kv_head * group..(kv_head + 1) * group;
+        for (head, from) in
+            heads.flat_map(|head| (0..shape.tokens).step_by(rows).map(move |from| (head, from)))
+        {
+            let count = rows.min(shape.tokens - from);
             let scores = match probs {
                 // SAFETY: each head of each sequence has its own part.
                 Some(probs) => unsafe {
                     let start = probs.at((sequence * shape.heads + head) * size);
                     std::slice::from_raw_parts_mut(start, size)
                 },
-                None => &mut own[..],
+                None => &mut own[..count * shape.keys],
             };
-            keys.multiply(shape.query_matrix(queries, sequence, head), None, scores);
+            keys.multiply(shape.query_matrix(queries, sequence, head, from..from + count), None, scores);
             if let Some(hidden) = hidden {
-                let hidden = scores.iter_mut().zip(&hidden[sequence * size..]).filter(|(_, hidden)| **hidden);
+                let hidden = &hidden[sequence * size + from * shape.keys..];
+                let hidden = scores.iter_mut().zip(hidden).filter(|(_, hidden)| **hidden);
                 hidden.for_each(|(score, _)| *score = f32::NEG_INFINITY);
             }
-            softmax_rows(isa, scores, shape.keys, shape.scale(), shape.visible_keys());
-            values.multiply(Matrix::new(scores, shape.tokens, shape.keys), None, &mut mixed);
+            let [first, step] = shape.visible_keys();
+            softmax_rows(isa, scores, shape.keys, shape.scale(), [first + from * step, step]);
+            let mixed = &mut mixed[..count * shape.width];
+            values.multiply(Matrix::new(scores, count, shape.keys), None, mixed);
+            let start = head_start(shape, sequence, head) + from * shape.heads * shape.width;
             // SAFETY: this head's numbers of this sequence, which no other task has.
-            unsafe {
-                scatter(
-                    &mixed,
-                    shape.tokens,
-                    shape.width,
-                    output,
-                    head_start(shape, sequence, head),
-                    shape.heads,
-                )
-            };
+            unsafe { scatter(mixed, count, shape.width, output, start, shape.heads) };
         }
     });
 }
@@ -177,8 +194,8 @@ pub fn backward(
         let mut one = unfilled(shape.keys * width);
         let (mut key_sum, mut value_sum) = (vec![0.0; one.len()], vec![0.0; one.len()]);
         for head in kv_head * group..(kv_head + 1) * group {
-            let query_matrix = shape.query_matrix(queries, sequence, head);
-            let outer = shape.query_matrix(gradient, sequence, head);
+            let query_matrix = shape.query_matrix(queries, sequence, head, 0..tokens);
+            let outer = shape.query_matrix(gradient, sequence, head, 0..tokens);
             let probs = &probs[(sequence * shape.heads + head) * size..][..size];
             let given = Matrix::new(probs, tokens, shape.keys);
             PackedRight::new(isa, outer.transposed()).multiply(given.transposed(), None, &mut one);
@@ -202,4 +219,33 @@ pub fn backward(
         }
     });
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scores of so many tokens do not fit at once; with probabilities wanted, they are all there.
+    #[test]
+    fn scores_in_blocks_are_the_same_bits() {
+        for (tokens, keys, causal) in [(1500, 1500, true), (700, 1601, true), (1100, 1100, false)] {
+            let shape = AttentionShape { batch: 1, tokens, keys, heads: 2, kv_heads: 1, width: 8, causal };
+            assert!(shape.query_rows() < tokens);
+            let numbers = |count: usize, from: usize| -> Vec<f32> {
+                (0..count).map(|i| ((i * 37 + from) % 101) as f32 / 50.0 - 1.0).collect()
+            };
+            let (queries, keys, values) =
+                (numbers(shape.queries_len(), 1), numbers(shape.keys_len(), 2), numbers(shape.keys_len(), 3));
+            let hidden: Vec<bool> = (0..tokens * shape.keys).map(|i| i % 7 == 3).collect();
+            for hidden in [None, Some(&hidden[..])] {
+                let mut probs = unfilled(shape.probs_len());
+                let outputs = [Some(&mut probs[..]), None].map(|probs| {
+                    let mut output = unfilled(shape.queries_len());
+                    forward(&shape, [&queries, &keys, &values], hidden, &mut output, probs);
+                    output
+                });
+                assert!(outputs[0] == outputs[1], "{shape:?}");
+            }
+        }
+    }
 }

@@ -1,21 +1,30 @@
-//! Low-rank adapters on disk: the peft package's folders, and what RLinf saves.
+//! Adapters: what they add to a model's layers, and which of its tensors they replace.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::config::Config;
 use super::error::VlmError;
 use super::load::full_name;
 use super::network::{Linear, Network};
-use crate::weights::Weights;
+use crate::classifier::Spec;
+use crate::weights::{Array, Weights};
 
-/// What adapters add to linear layers: `scale * B (A x)`, by the layer's name.
+/// The table of tokens.
+const EMBEDDINGS: &str = "language_model.embed_tokens.weight";
+
+/// What adapters add to linear layers: `scale * B (A x)`, by the layer's name, and the tensors that they bring along.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adapter {
     /// Where it was read, for messages.
     pub(super) source: PathBuf,
     pub(super) layers: BTreeMap<String, LoraWeights>,
+    /// What is added to the table of tokens, `scale * (B A)` transposed: `down` is `[rank, tokens]`, `up` `[width, rank]`.
+    pub(super) embeddings: Option<LoraWeights>,
+    /// Tensors of the model that are replaced, by the network's names: biases, whole modules, a checkpoint's base.
+    pub(super) replaced: BTreeMap<String, Array>,
 }
 
 /// The adapter of one layer.
@@ -29,59 +38,18 @@ pub(super) struct LoraWeights {
     pub(super) up: Vec<f32>,
     /// Shapes of the two in files.
     pub(super) shapes: [Vec<usize>; 2],
+    /// DoRA: the norm that each row of the merged weights is brought to.
+    pub(super) magnitude: Option<Vec<f32>>,
 }
 
-const CONFIG: &str = "adapter_config.json";
-const WEIGHTS: &str = "adapter_model.safetensors";
-const PREFIX: &str = "base_model.model.";
+pub(super) const CONFIG: &str = "adapter_config.json";
+pub(super) const WEIGHTS: &str = "adapter_model.safetensors";
+pub(super) const PREFIX: &str = "base_model.model.";
 
 impl Adapter {
-    /// Reads an adapter: a folder that the peft package saved, or a checkpoint of RLinf's fine-tuning (a
-    /// `full_weights.pt`, or a folder of the run with one), whose scale is one.
-    ///
-    /// # Errors
-    /// When there is none, it is damaged, or of a kind that is not supported.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, VlmError> {
-        let path = path.as_ref();
-        let config = path.join(CONFIG);
-        if config.is_file() {
-            let file = path.join(WEIGHTS);
-            let wrong = |problem| VlmError::Adapter { file: config.clone(), problem };
-            let text = std::fs::read_to_string(&config)
-                .map_err(|source| VlmError::File { file: config.clone(), source })?;
-            let value = serde_json::from_str(&text).map_err(|error| wrong(format!("no JSON: {error}")))?;
-            let scale = peft_scale(&value).map_err(wrong)?;
-            return Self::from_weights(&file, &Weights::read(&file)?, scale);
-        }
-        let file = Weights::locate(path)?;
-        Self::from_weights(&file, &Weights::read(&file)?, |_| 1.0)
-    }
-
-    /// Adapters among named tensors; `scale` gives the factor of a rank.
-    fn from_weights(file: &Path, weights: &Weights, scale: impl Fn(usize) -> f64) -> Result<Self, VlmError> {
-        let wrong = |problem: String| VlmError::Adapter { file: file.to_owned(), problem };
-        let mut layers = BTreeMap::new();
-        for (name, down) in weights.iter() {
-            let Some((layer, rest)) = name.split_once(".lora_A.") else { continue };
-            let twin = format!("{layer}.lora_B.{rest}");
-            let up = weights.get(&twin).ok_or_else(|| wrong(format!("has `{name}` but no `{twin}`")))?;
-            let rank = down.shape().first().copied().unwrap_or(0);
-            if up.shape().get(1) != Some(&rank) || rank == 0 {
-                let shapes = format!("{:?} and {:?}", down.shape(), up.shape());
-                return Err(wrong(format!("`{name}` and `{twin}` are {shapes}: not of one rank")));
-            }
-            let numbers = |tensor: &crate::weights::Array| {
-                tensor.to_f32().ok_or_else(|| wrong(format!("`{name}` holds no floats")))
-            };
-            let shapes = [down.shape().to_vec(), up.shape().to_vec()];
-            let lora =
-                LoraWeights { rank, scale: scale(rank), down: numbers(down)?, up: numbers(up)?, shapes };
-            layers.insert(plain_layer(layer), lora);
-        }
-        if layers.is_empty() {
-            return Err(wrong("has no tensors named `lora_A`; is it an adapter?".into()));
-        }
-        Ok(Self { source: file.to_owned(), layers })
+    /// Low-rank matrices of layers alone.
+    pub(super) fn of_layers(source: PathBuf, layers: BTreeMap<String, LoraWeights>) -> Self {
+        Self { source, layers, embeddings: None, replaced: BTreeMap::new() }
     }
 
     /// How many layers it changes.
@@ -90,16 +58,112 @@ impl Adapter {
         self.layers.len()
     }
 
-    /// Whether it changes nothing.
+    /// Whether it changes no layer; it may still replace tensors.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.layers.is_empty()
     }
 
+    fn wrong(&self, problem: String) -> VlmError {
+        VlmError::Adapter { file: self.source.clone(), problem }
+    }
+
+    /// Refuses what cannot be trained further: only low-rank matrices of layers can. Tensors of the base that come along must be
+    /// those that are there (`own`, by the network's names).
+    pub(super) fn check_plain(&self, own: &dyn Fn(&str) -> Option<Vec<f32>>) -> Result<(), VlmError> {
+        let magnitude =
+            self.layers.iter().find(|(_, lora)| lora.magnitude.is_some()).map(|(name, _)| name.as_str());
+        let replaced = || {
+            let other = self.replaced.iter().find(|(name, tensor)| own(name) != tensor.to_f32());
+            other.map(|(name, _)| name.as_str())
+        };
+        let odd = magnitude.or(self.embeddings.as_ref().map(|_| EMBEDDINGS)).or_else(replaced);
+        match odd.map(full_name) {
+            Some(name) => Err(self.wrong(format!(
+                "changes `{name}` by more than low-rank matrices, which cannot be trained further"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The model's tensors with what the adapter replaces, and with its embeddings in them; layers are merged when they are
+    /// loaded. A head that is tied to embeddings which change becomes one of its own: it stays what it was, as in peft.
+    pub(super) fn apply(
+        &self,
+        config: &mut Config,
+        specs: &[Spec],
+        weights: &mut Weights,
+    ) -> Result<(), VlmError> {
+        const HEAD: &str = "lm_head.weight";
+        for (name, tensor) in &self.replaced {
+            let full = full_name(name);
+            if name == HEAD && config.tied {
+                self.check_tied_head(tensor, weights)?;
+                continue;
+            }
+            let Some(spec) = specs.iter().find(|spec| spec.name == *name) else {
+                return Err(self.wrong(format!(
+                    "has `{full}`, which this model does not have; was it trained on another?"
+                )));
+            };
+            if tensor.shape() != spec.shape {
+                let problem = format!(
+                    "`{full}` is {:?}, here {:?}; was it trained on another model?",
+                    tensor.shape(),
+                    spec.shape
+                );
+                return Err(self.wrong(problem));
+            }
+            if tensor.to_f32().is_none() {
+                return Err(self.wrong(format!("`{full}` holds {:?}, and no floats", tensor.dtype())));
+            }
+            let is_same = || weights.get(name).is_some_and(|own| own.to_f32() == tensor.to_f32());
+            if name == EMBEDDINGS && config.tied && !self.replaced.contains_key(HEAD) && !is_same() {
+                let problem = format!(
+                    "replaces `{full}`, to which the head is tied, and does not say what the head is to be"
+                );
+                return Err(self.wrong(problem));
+            }
+            weights.insert(name.as_str(), tensor.clone());
+        }
+        let Some(lora) = &self.embeddings else { return Ok(()) };
+        let (tokens, width) = (config.text.vocab, config.text.width);
+        if (lora.down.len(), lora.up.len()) != (lora.rank * tokens, width * lora.rank) {
+            let full = full_name(EMBEDDINGS);
+            return Err(self.wrong(format!(
+                "`{full}` is not of {tokens} tokens and width {width}; was it trained on another model?"
+            )));
+        }
+        let Some(base) = weights.get(EMBEDDINGS).cloned() else { return Ok(()) };
+        let mut table = base.to_f32().unwrap_or_default();
+        for (token, row) in table.chunks_exact_mut(width).enumerate() {
+            for (number, up) in row.iter_mut().zip(lora.up.chunks_exact(lora.rank)) {
+                let sum: f32 = (0..lora.rank).map(|k| up[k] * lora.down[k * tokens + token]).sum();
+                *number += sum * lora.scale as f32;
+            }
+        }
+        if config.tied {
+            config.tied = false;
+            weights.insert(HEAD, base);
+        }
+        weights.insert_f32(EMBEDDINGS, &[tokens, width], &table);
+        Ok(())
+    }
+
+    /// A checkpoint has a tied head twice; both must be the same.
+    fn check_tied_head(&self, head: &Array, weights: &Weights) -> Result<(), VlmError> {
+        let table = self.replaced.get(EMBEDDINGS).or_else(|| weights.get(EMBEDDINGS));
+        if table.is_some_and(|table| table.to_f32() == head.to_f32()) {
+            return Ok(());
+        }
+        let problem = "has a `lm_head.weight` other than the embeddings, to which config.json ties it (`tie_word_embeddings`)";
+        Err(self.wrong(problem.into()))
+    }
+
     /// Whether every layer is one of the network's, of its sizes.
     pub(super) fn check(&self, network: &Network) -> Result<(), VlmError> {
         let linears = network.all_linears();
-        let wrong = |problem| Err(VlmError::Adapter { file: self.source.clone(), problem });
+        let wrong = |problem| Err(self.wrong(problem));
         for (name, lora) in &self.layers {
             let full = full_name(name);
             let Some(linear) = linears.iter().find(|linear| linear.name == *name) else {
@@ -113,6 +177,12 @@ impl Adapter {
                 return wrong(format!(
                     "`{full}` goes from {inputs} to {outputs} features, here from {own}; was it trained on another model?"
                 ));
+            }
+            if let Some(magnitude) = &lora.magnitude
+                && magnitude.len() != outputs
+            {
+                let count = magnitude.len();
+                return wrong(format!("`{full}` has {count} magnitudes (DoRA) for {outputs} outputs"));
             }
         }
         Ok(())
@@ -172,39 +242,6 @@ pub(super) fn shapes(weight: &[usize], rank: usize) -> [Vec<usize>; 2] {
     [down, up]
 }
 
-/// A layer's name as the network has it.
-fn plain_layer(stored: &str) -> String {
-    let name = stored.strip_prefix("module.").unwrap_or(stored);
-    let name = name.strip_prefix(PREFIX).unwrap_or(name);
-    name.strip_prefix("model.").unwrap_or(name).to_owned()
-}
-
-/// The factor of a rank by peft's configuration.
-fn peft_scale(config: &Value) -> Result<impl Fn(usize) -> f64, String> {
-    let truth = |key: &str| config.get(key).and_then(Value::as_bool).unwrap_or(false);
-    for key in ["use_dora", "fan_in_fan_out", "lora_bias", "use_qalora"] {
-        if truth(key) {
-            return Err(format!("`{key}` is true, which is not supported"));
-        }
-    }
-    if config.get("peft_type").and_then(Value::as_str).is_some_and(|kind| kind != "LORA") {
-        return Err("`peft_type` is not `LORA`".into());
-    }
-    let filled = |key: &str| match config.get(key) {
-        Some(Value::Array(list)) => !list.is_empty(),
-        Some(Value::Object(map)) => !map.is_empty(),
-        _ => false,
-    };
-    for key in ["alpha_pattern", "modules_to_save", "layer_replication"] {
-        if filled(key) {
-            return Err(format!("`{key}` is set, which is not supported"));
-        }
-    }
-    let alpha = config.get("lora_alpha").and_then(Value::as_f64).ok_or("`lora_alpha` must be a number")?;
-    let root = truth("use_rslora");
-    Ok(move |rank: usize| if root { alpha / (rank as f64).sqrt() } else { alpha / rank as f64 })
-}
-
 impl LoraWeights {
     /// A layer's weights `[outputs, inputs]` with the adapter in them.
     pub(super) fn merge_into(&self, weights: &mut [f32], layer: &Linear) {
@@ -218,5 +255,12 @@ impl LoraWeights {
                 }
             },
         );
+        if let Some(magnitude) = &self.magnitude {
+            weights.par_chunks_exact_mut(inputs).zip(magnitude).for_each(|(row, magnitude)| {
+                let norm = row.iter().map(|weight| f64::from(*weight).powi(2)).sum::<f64>().sqrt();
+                let factor = (f64::from(*magnitude) / norm) as f32;
+                row.iter_mut().for_each(|weight| *weight *= factor);
+            });
+        }
     }
 }

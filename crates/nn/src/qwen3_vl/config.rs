@@ -45,6 +45,9 @@ pub struct TextConfig {
     pub theta: f64,
     /// How many frequencies follow time, row and column.
     pub sections: [usize; 3],
+    /// Positions that the model knows (`max_position_embeddings`), if that is written.
+    #[serde(default)]
+    pub max_positions: Option<usize>,
 }
 
 /// The sizes of the vision tower.
@@ -150,6 +153,7 @@ impl Config {
             let why = format!("is `{kind}`, not `qwen3_vl`; only dense Qwen3-VL models can be opened");
             return Err(top.wrong("model_type", &why));
         }
+        refuse_quantised(&top)?;
         let section = |key: &'static str, path: &'static str| {
             let value = value.get(key).filter(|section| section.is_object());
             let value = value.ok_or_else(|| top.wrong(key, "is missing"))?;
@@ -189,6 +193,12 @@ impl Config {
                 top.wrong("vision_config.deepstack_visual_indexes", "names a block that is not there")
             );
         }
+        if !vision.deepstack.is_sorted_by(|before, after| before < after) {
+            return Err(top.wrong(
+                "vision_config.deepstack_visual_indexes",
+                "is not in ascending order, which is not supported",
+            ));
+        }
         if vision.deepstack.len() > text.layers {
             return Err(top.wrong("vision_config.deepstack_visual_indexes", "has more entries than layers"));
         }
@@ -199,7 +209,7 @@ impl Config {
     #[must_use]
     pub fn to_json(&self) -> Value {
         let Self { text, vision, tied, image_token, video_token } = self;
-        json!({
+        let mut value = json!({
             "architectures": ["Qwen3VLForConditionalGeneration"],
             "model_type": "qwen3_vl",
             "dtype": "float32",
@@ -242,8 +252,27 @@ impl Config {
                 "deepstack_visual_indexes": vision.deepstack,
                 "rope_parameters": { "rope_type": "axial", "rope_theta": vision.theta },
             },
-        })
+        });
+        if let Some(positions) = text.max_positions {
+            value["text_config"]["max_position_embeddings"] = positions.into();
+        }
+        value
     }
+}
+
+/// Weights of fewer bits than 16 need another forward pass.
+fn refuse_quantised(top: &ConfigSection<'_>) -> Result<(), VlmError> {
+    let found = ["quantization_config", "compression_config"];
+    let found =
+        found.iter().find_map(|key| Some((*key, top.value.get(*key).filter(|found| found.is_object())?)));
+    let Some((key, settings)) = found else { return Ok(()) };
+    let method = settings.get("quant_method").and_then(Value::as_str).unwrap_or("an unnamed method");
+    let bits =
+        settings.get("bits").and_then(Value::as_u64).map_or(String::new(), |bits| format!(", {bits} bits"));
+    let why = format!(
+        "says that the weights are quantised ({method}{bits}); open the folder of the same model in bf16, fp16 or fp32"
+    );
+    Err(top.wrong(key, &why))
 }
 
 fn text_config(section: &ConfigSection<'_>) -> Result<TextConfig, VlmError> {
@@ -271,6 +300,10 @@ fn text_config(section: &ConfigSection<'_>) -> Result<TextConfig, VlmError> {
         sections: sections.ok_or_else(|| {
             section.wrong("mrope_section", "must be three numbers in `rope_parameters` or `rope_scaling`")
         })?,
+        max_positions: match section.value.get("max_position_embeddings") {
+            None | Some(Value::Null) => None,
+            Some(_) => Some(section.size("max_position_embeddings")?),
+        },
     })
 }
 

@@ -65,6 +65,16 @@ pub enum VlmError {
     /// Images, videos or texts the model cannot take.
     #[error("{0}")]
     Input(String),
+    /// A question that goes beyond the positions that the model knows.
+    #[error(
+        "the question takes {positions} positions, and the model knows {most} (`max_position_embeddings`)"
+    )]
+    TooLong {
+        /// What it takes.
+        positions: usize,
+        /// What there are.
+        most: usize,
+    },
 }
 
 impl VlmError {

@@ -241,6 +241,7 @@ mod tests {
                 epsilon: 1e-6,
                 theta: 1e4,
                 sections: [6, 5, 5],
+                max_positions: None,
             },
             vision: VisionConfig {
                 width: 32,

@@ -36,6 +36,9 @@ pub enum Decoding {
     },
 }
 
+/// Chooses the next token of a sequence from the logits of all tokens; `None` ends it. The first number is that of the sequence.
+pub type ChooseToken<'a> = dyn FnMut(usize, &[f32]) -> Option<u32> + 'a;
+
 impl QwenVl {
     /// The tokens of each prompt's answer, up to and without the token that ends it.
     ///
@@ -50,10 +53,39 @@ impl QwenVl {
         if inputs.is_empty() || options.max_new_tokens == 0 {
             return Ok(vec![Vec::new(); inputs.len()]);
         }
+        let special = self.processor().tokenizer().special();
+        let mut answers: Vec<Vec<u32>> = vec![Vec::new(); inputs.len()];
+        let mut choose = |row: usize, logits: &[f32]| {
+            let token = options.decoding.of(logits, row, answers[row].len());
+            let is_end = [special.turn_end, special.end_of_text].contains(&token);
+            (!is_end).then(|| {
+                answers[row].push(token);
+                token
+            })
+        };
+        self.generate_by(inputs, options.max_new_tokens, &mut choose)?;
+        Ok(answers)
+    }
+
+    /// Asks `choose` for the tokens of each prompt's answer, one after another, at most so many of each.
+    ///
+    /// # Errors
+    /// When a prompt is empty.
+    pub fn generate_by(
+        &self,
+        inputs: &[Inputs],
+        max_new_tokens: usize,
+        choose: &mut ChooseToken<'_>,
+    ) -> Result<(), VlmError> {
+        if inputs.is_empty() || max_new_tokens == 0 {
+            return Ok(());
+        }
         let Inner { architecture, backend } = &*self.inner;
         match backend {
-            Backend::Cpu(frozen) => architecture.generate(frozen, inputs, options),
-            Backend::Gpu(gpu_model) => generate_on_gpu(gpu_model, architecture, inputs, options),
+            Backend::Cpu(frozen) => architecture.generate(frozen, inputs, max_new_tokens, choose),
+            Backend::Gpu(gpu_model) => {
+                generate_on_gpu(gpu_model, architecture, inputs, max_new_tokens, choose)
+            }
         }
     }
 
@@ -76,22 +108,17 @@ fn generate_on_gpu(
     gpu_model: &GpuModel,
     architecture: &Architecture,
     inputs: &[Inputs],
-    options: &GenerateOptions,
-) -> Result<Vec<Vec<u32>>, VlmError> {
-    let special = architecture.processor.tokenizer().special();
+    max_new_tokens: usize,
+    choose: &mut ChooseToken<'_>,
+) -> Result<(), VlmError> {
     let vocabulary: Vec<u32> = (0..architecture.config.text.vocab as u32).collect();
-    let mut answers: Vec<Vec<u32>> = vec![Vec::new(); inputs.len()];
     let (mut under_way, mut prompts): (Vec<usize>, Vec<Inputs>) = inputs.iter().cloned().enumerate().unzip();
     let mut cache = ScoreCache::of_bytes(FRAME_CACHE_BYTES);
-    for step in 0..options.max_new_tokens {
+    for _ in 0..max_new_tokens {
         let logits = gpu_model.score(architecture, &prompts, &vocabulary, Reuse::Cached(&mut cache))?;
         let (mut still, mut longer) = (Vec::new(), Vec::new());
         for ((b, mut prompt), logits) in under_way.into_iter().zip(prompts).zip(logits) {
-            let token = options.decoding.of(&logits, b, step);
-            if [special.turn_end, special.end_of_text].contains(&token) {
-                continue;
-            }
-            answers[b].push(token);
+            let Some(token) = choose(b, &logits) else { continue };
             prompt.ids.push(token);
             prompt.positions.axes.push([prompt.positions.next; 3]);
             prompt.positions.next += 1;
@@ -103,7 +130,7 @@ fn generate_on_gpu(
             break;
         }
     }
-    Ok(answers)
+    Ok(())
 }
 
 impl Architecture {
@@ -111,35 +138,34 @@ impl Architecture {
         &self,
         frozen: &FrozenParams,
         inputs: &[Inputs],
-        options: &GenerateOptions,
-    ) -> Result<Vec<Vec<u32>>, VlmError> {
-        let special = self.processor.tokenizer().special();
+        max_new_tokens: usize,
+        choose: &mut ChooseToken<'_>,
+    ) -> Result<(), VlmError> {
+        let filler = self.processor.tokenizer().special().end_of_text;
         let batch = self.batch(frozen, inputs, Padding::Left)?;
         let mut lengths: Vec<usize> = inputs.iter().map(Inputs::len).collect();
         let mut kv_cache = KvCache::default();
         let last = vec![batch.tokens - 1; batch.size];
         let mut hidden =
             self.text_forward(frozen, &batch, Some(&mut kv_cache), TokenSelection::LastOf(&last));
-        let mut answers: Vec<Vec<u32>> = vec![Vec::new(); inputs.len()];
         let mut ended = vec![false; inputs.len()];
-        for step in 0..options.max_new_tokens {
+        for step in 0..max_new_tokens {
             let logits = frozen.linear(&self.network.text.head, hidden);
             let rows = logits.numbers().chunks_exact(self.config.text.vocab).enumerate();
-            let next: Vec<u32> = rows.map(|(b, row)| options.decoding.of(row, b, step)).collect();
-            for (b, token) in next.iter().enumerate() {
-                ended[b] |= [special.turn_end, special.end_of_text].contains(token);
-                if !ended[b] {
-                    answers[b].push(*token);
-                }
-            }
-            if ended.iter().all(|ended| *ended) || step + 1 == options.max_new_tokens {
+            let mut token = |b: usize, row: &[f32]| {
+                let chosen = if ended[b] { None } else { choose(b, row) };
+                ended[b] = chosen.is_none();
+                chosen.unwrap_or(filler)
+            };
+            let next: Vec<u32> = rows.map(|(b, row)| token(b, row)).collect();
+            if ended.iter().all(|ended| *ended) || step + 1 == max_new_tokens {
                 break;
             }
             lengths.iter_mut().for_each(|length| *length += 1);
             let one = self.one_more(inputs, &lengths, next, step, kv_cache.tokens() + 1);
             hidden = self.text_forward(frozen, &one, Some(&mut kv_cache), TokenSelection::All);
         }
-        Ok(answers)
+        Ok(())
     }
 
     /// A batch of one more token for each sequence.
@@ -165,26 +191,80 @@ impl Architecture {
 impl Decoding {
     /// The next token of sequence `row` at `step`.
     fn of(self, logits: &[f32], row: usize, step: usize) -> u32 {
-        let Self::Sampled { temperature, seed } = self else { return largest(logits) };
-        let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let weight = |logit: &f32| (f64::from(logit - most) / temperature).exp();
-        let total: f64 = logits.iter().map(weight).sum();
+        let Self::Sampled { temperature, seed } = self else { return likeliest(logits) };
         let seed = Seed::new(seed).purpose("answer").index(row as u64).index(step as u64);
-        let mut left = seed.rng().unit() * total;
-        for (token, logit) in logits.iter().enumerate() {
-            left -= weight(logit);
-            if left < 0.0 {
-                return token as u32;
-            }
-        }
-        largest(logits) // rounding used up the whole mass
+        sample(logits, temperature, 1.0, seed.rng().unit())
     }
 }
 
-/// The first of the largest.
-fn largest(logits: &[f32]) -> u32 {
+/// A token sampled at a temperature above zero from the likeliest ones that have a probability of `top_p` together; `unit` is
+/// the random number from 0 to 1.
+#[must_use]
+pub fn sample(logits: &[f32], temperature: f64, top_p: f64, unit: f64) -> u32 {
+    let most = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let weight = |logit: f32| (f64::from(logit - most) / temperature).exp();
+    let total: f64 = logits.iter().map(|logit| weight(*logit)).sum();
+    if top_p >= 1.0 {
+        let tokens = logits.iter().enumerate().map(|(token, logit)| (token as u32, weight(*logit)));
+        return at_share(tokens, unit * total).unwrap_or_else(|| likeliest(logits));
+    }
+    let mut order: Vec<u32> = (0..logits.len() as u32).collect();
+    order.sort_by(|a, b| logits[*b as usize].total_cmp(&logits[*a as usize]));
+    let mut nucleus = 0.0;
+    let last = order.iter().position(|token| {
+        nucleus += weight(logits[*token as usize]);
+        nucleus >= top_p * total
+    });
+    order.truncate(last.map_or(order.len(), |last| last + 1));
+    let tokens = order.iter().map(|token| (*token, weight(logits[*token as usize])));
+    at_share(tokens, unit * nucleus).unwrap_or_else(|| likeliest(logits))
+}
+
+/// The token where the weights so far exceed a share; `None` if rounding used up the whole mass.
+fn at_share(tokens: impl Iterator<Item = (u32, f64)>, share: f64) -> Option<u32> {
+    let mut left = share;
+    for (token, weight) in tokens {
+        left -= weight;
+        if left < 0.0 {
+            return Some(token);
+        }
+    }
+    None
+}
+
+/// The most likely token; the first of several.
+#[must_use]
+pub fn likeliest(logits: &[f32]) -> u32 {
     let best = logits.iter().enumerate().fold((0, f32::NEG_INFINITY), |best, (token, logit)| {
         if *logit > best.1 { (token, *logit) } else { best }
     });
     best.0 as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nucleus_has_the_likeliest_tokens_that_reach_its_share() {
+        // Probabilities 0.1, 0.4, 0.2, 0.3.
+        let logits: Vec<f32> = [0.1_f32, 0.4, 0.2, 0.3].iter().map(|p| p.ln()).collect();
+        let sampled = |top_p: f64| {
+            let mut counts = [0; 4];
+            for i in 0..1000 {
+                counts[sample(&logits, 1.0, top_p, (f64::from(i) + 0.5) / 1000.0) as usize] += 1;
+            }
+            counts
+        };
+        let about = |found: [i32; 4], expected: [i32; 4]| {
+            let close = found.iter().zip(expected).all(|(found, expected)| (found - expected).abs() <= 2);
+            assert!(close, "{found:?} {expected:?}");
+        };
+        about(sampled(1.0), [100, 400, 200, 300]);
+        about(sampled(0.69), [0, 571, 0, 429]);
+        about(sampled(0.71), [0, 444, 222, 333]);
+        about(sampled(0.0001), [0, 1000, 0, 0]);
+        assert_eq!(sample(&logits, 0.01, 1.0, 0.5), 1, "cold");
+        assert_eq!(likeliest(&[1.0, 3.0, 3.0]), 1);
+    }
 }

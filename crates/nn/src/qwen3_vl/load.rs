@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::error::VlmError;
 use crate::classifier::{Mismatch, Spec};
-use crate::weights::Weights;
+use crate::weights::{DType, Weights};
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -70,6 +70,7 @@ pub(super) fn check(folder: &Path, specs: &[Spec], weights: &Weights, tied: bool
             Some(_) => {}
         }
     }
+    refuse_other_numbers(folder, specs, weights)?;
     let known = |name: &str| specs.iter().any(|spec| spec.name == name) || (tied && name == "lm_head.weight");
     let unexpected: Vec<String> = weights.names().filter(|name| !known(name)).map(full_name).collect();
     if shapes.is_empty() && missing.is_empty() && unexpected.is_empty() {
@@ -81,6 +82,23 @@ pub(super) fn check(folder: &Path, specs: &[Spec], weights: &Weights, tied: bool
     }
     let mismatch = Mismatch { shapes, missing, unexpected, hints };
     Err(VlmError::Mismatch { folder: folder.to_owned(), mismatch })
+}
+
+/// Integers and floats of eight bits mean nothing without the scales of a quantisation.
+fn refuse_other_numbers(folder: &Path, specs: &[Spec], weights: &Weights) -> Result<(), VlmError> {
+    for spec in specs {
+        let Some(stored) = weights.get(&spec.name) else { continue };
+        let kind = stored.dtype();
+        if !matches!(kind, DType::F32 | DType::F16 | DType::Bf16 | DType::F64) {
+            let name = full_name(&spec.name);
+            let problem = format!(
+                "`{name}` holds {kind:?}: the weights are quantised, or no weights; open the folder of the same model in \
+                 bf16, fp16 or fp32"
+            );
+            return Err(VlmError::Shard { file: folder.to_owned(), problem });
+        }
+    }
+    Ok(())
 }
 
 /// A parameter's name in Hugging Face's files.

@@ -32,8 +32,10 @@
 //! `ops/tokens.rs`).
 
 mod adapter;
+mod adapter_files;
 mod cache;
 mod config;
+mod cost;
 mod error;
 mod forward;
 mod from_scratch;
@@ -58,15 +60,16 @@ mod vision;
 pub use adapter::Adapter;
 pub use cache::ScoreCache;
 pub use config::{Config, TextConfig, VisionConfig};
+pub use cost::{ForwardCost, QuestionSize};
 pub use error::VlmError;
 pub use forward::Padding;
 pub use from_scratch::NewModelFiles;
-pub use generate::{Decoding, GenerateOptions};
+pub use generate::{ChooseToken, Decoding, GenerateOptions, likeliest, sample};
 pub use gpu::KernelTime;
 pub use model::{Quantization, QwenVl, Trace};
 pub use patches::{RgbImage, Visual, VisualKind};
 pub use positions::{Positions, positions};
-pub use processor::{FrameSampling, Inputs, Processor};
+pub use processor::{FrameSampling, Inputs, Processor, VideoFormat};
 pub use prompt::{ContentPart, Message, PromptLayout, Role, chat, trend_question, window};
 pub use tokenizer::{SpecialTokens, Tokenizer};
 pub use train::{Example, FineTuning, LoraConfig, Recompute, VlmTrainer};

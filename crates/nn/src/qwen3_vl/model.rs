@@ -110,14 +110,18 @@ impl QwenVl {
         quantization: Quantization,
     ) -> Result<Self, VlmError> {
         let folder = folder.as_ref();
-        let config = Config::read(&folder.join("config.json"))?;
+        let mut config = Config::read(&folder.join("config.json"))?;
         let processor = Processor::open(folder, &config)?;
-        let (network, specs) = network::build(&config);
+        let (mut network, mut specs) = network::build(&config);
         if let Some(adapter) = adapter {
             adapter.check(&network)?;
         }
-        let weights = load::weights(folder)?;
+        let mut weights = load::weights(folder)?;
         load::check(folder, &specs, &weights, config.tied)?;
+        if let Some(adapter) = adapter {
+            adapter.apply(&mut config, &specs, &mut weights)?;
+            (network, specs) = network::build(&config);
+        }
         let backend = match device {
             Device::Cpu if quantization != Quantization::None => {
                 let problem = "weights of eight bits are unpacked by a GPU; keep all bits on the CPU";

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::config::{Config, VisionConfig};
+use super::cost::QuestionSize;
 use super::error::VlmError;
 use super::patches::{RgbImage, Visual, VisualKind, patchify};
 use super::positions::{Positions, positions};
@@ -38,7 +39,8 @@ impl Inputs {
 }
 
 /// Which frames of a video the model sees.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FrameSampling {
     /// Evenly chosen, so many a second, as the processor's configuration says. Of five frames at 24 a second that is
     /// four, without the middle one.
@@ -46,6 +48,25 @@ pub enum FrameSampling {
     Sampled,
     /// All of them.
     All,
+}
+
+/// How a video is shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct VideoFormat {
+    /// Frames per second, which timestamps go by.
+    pub fps: f64,
+    /// Which frames are seen.
+    pub sampling: FrameSampling,
+    /// Height and width that frames of other sizes are brought to; not set: as they are.
+    pub size: Option<[usize; 2]>,
+}
+
+impl VideoFormat {
+    /// Frames in their own size.
+    #[must_use]
+    pub fn new(fps: f64, sampling: FrameSampling) -> Self {
+        Self { fps, sampling, size: None }
+    }
 }
 
 /// How many pixels images may have, and how their bytes are normalized.
@@ -106,6 +127,7 @@ impl PixelSettings {
                 _ => {}
             }
         }
+        refuse_other_steps(value).map_err(wrong)?;
         let bound = |named: &str, plain: &str, default: usize| {
             let number = value.get("size").and_then(|size| size.get(named)).or_else(|| value.get(plain));
             number.and_then(Value::as_u64).map_or(default, |number| number as usize)
@@ -126,6 +148,45 @@ impl PixelSettings {
             mean: colours("image_mean")?,
             std: colours("image_std")?,
         })
+    }
+}
+
+/// Steps of a processor that are not taken here, by their names. What is not written is as usual.
+fn refuse_other_steps(value: &Value) -> Result<(), String> {
+    const BICUBIC: u64 = 3;
+    for (key, usual) in [
+        ("do_resize", true),
+        ("do_rescale", true),
+        ("do_normalize", true),
+        ("do_center_crop", false),
+        ("do_pad", false),
+        ("cap_pixels_per_frame", false),
+    ] {
+        match value.get(key) {
+            None | Some(Value::Null) => {}
+            Some(Value::Bool(set)) if *set == usual => {}
+            Some(other) => return Err(format!("`{key}` is {other}; only {usual} is supported")),
+        }
+    }
+    match value.get("resample") {
+        None | Some(Value::Null) => {}
+        Some(resample) if resample.as_u64() == Some(BICUBIC) => {}
+        Some(other) => return Err(format!("`resample` is {other}; only {BICUBIC} (bicubic) is supported")),
+    }
+    match value.get("rescale_factor").and_then(Value::as_f64) {
+        Some(factor) if (factor * 255.0 - 1.0).abs() > 1e-6 => {
+            return Err(format!("`rescale_factor` is {factor}; only 1/255 is supported"));
+        }
+        _ => {}
+    }
+    if let Some(frames) = value.get("num_frames").filter(|frames| !frames.is_null()) {
+        return Err(format!("`num_frames` is {frames}; frames are sampled by `fps` here"));
+    }
+    let edges = ["shortest_edge", "longest_edge"];
+    let sizes = value.get("size").and_then(Value::as_object).into_iter().flatten();
+    match sizes.into_iter().find(|(key, _)| !edges.contains(&key.as_str())) {
+        Some((key, _)) => Err(format!("`size` has `{key}`; only {} are supported", edges.join(" and "))),
+        None => Ok(()),
     }
 }
 
@@ -200,6 +261,15 @@ impl Processor {
     /// # Errors
     /// When it has too few frames, or frames of several sizes.
     pub fn video(&self, video: &[RgbImage<'_>], fps: f64, which: FrameSampling) -> Result<Visual, VlmError> {
+        self.video_as(video, VideoFormat::new(fps, which))
+    }
+
+    /// A video in a format, as the model sees it.
+    ///
+    /// # Errors
+    /// As [`video`](Self::video).
+    pub fn video_as(&self, video: &[RgbImage<'_>], format: VideoFormat) -> Result<Visual, VlmError> {
+        let VideoFormat { fps, sampling, size: shown_size } = format;
         let wrong = |what: String| Err(VlmError::Input(what));
         let Some(first) = video.first() else { return wrong("a video without frames".into()) };
         if fps <= 0.0 || !fps.is_finite() {
@@ -211,11 +281,12 @@ impl Processor {
             let RgbImage { height: h, width: w, .. } = video[i];
             return wrong(format!("frame {i} is {h}x{w} pixels, the first {height}x{width}"));
         }
-        let sampled_frames = self.sampled_frames(video.len(), fps, which);
+        let sampled_frames = self.sampled_frames(video.len(), fps, sampling);
         let depth = self.config.vision.frames;
         if sampled_frames.len() < depth {
             return wrong(format!("a video of {} frames; at least {depth} are needed", sampled_frames.len()));
         }
+        let [height, width] = shown_size.unwrap_or([height, width]);
         let size =
             smart_size([sampled_frames.len(), height, width], depth, self.factor(), self.video.pixels)?;
         let frames: Vec<Vec<u8>> = sampled_frames.iter().map(|i| resized(video[*i], size)).collect();
@@ -255,7 +326,58 @@ impl Processor {
     pub fn encode(&self, prompt: &str, visuals: Vec<Visual>) -> Result<Inputs, VlmError> {
         let ids = self.tokenizer.encode(&self.expand(prompt, &visuals)?)?;
         let positions = positions(&ids, &visuals, &self.config)?;
+        self.check_positions(positions.next as usize)?;
         Ok(Inputs { ids, positions, visuals })
+    }
+
+    /// Whether the model knows so many positions.
+    fn check_positions(&self, positions: usize) -> Result<(), VlmError> {
+        match self.config.text.max_positions {
+            Some(most) if positions > most => Err(VlmError::TooLong { positions, most }),
+            _ => Ok(()),
+        }
+    }
+
+    /// What an image would become: pairs of frames, rows and columns of patches.
+    ///
+    /// # Errors
+    /// As [`image`](Self::image).
+    pub fn image_grid(&self, height: usize, width: usize) -> Result<[usize; 3], VlmError> {
+        let [height, width] = smart_size([1, height, width], 1, self.factor(), self.image.pixels)?;
+        Ok([1, height / self.config.vision.patch, width / self.config.vision.patch])
+    }
+
+    /// What a video of so many frames would become: pairs of frames, rows and columns of patches.
+    ///
+    /// # Errors
+    /// As [`video`](Self::video).
+    pub fn video_grid(
+        &self,
+        frames: usize,
+        [height, width]: [usize; 2],
+        format: VideoFormat,
+    ) -> Result<[usize; 3], VlmError> {
+        let frames = self.sampled_frames(frames.max(1), format.fps, format.sampling).len();
+        let (depth, patch) = (self.config.vision.frames, self.config.vision.patch);
+        let [height, width] = format.size.unwrap_or([height, width]);
+        let [height, width] = smart_size([frames, height, width], depth, self.factor(), self.video.pixels)?;
+        Ok([frames.div_ceil(depth), height / patch, width / patch])
+    }
+
+    /// The size of a question whose images and videos become these grids.
+    ///
+    /// # Errors
+    /// When its text cannot be tokenized.
+    pub fn question_size(&self, prompt: &str, grids: &[[usize; 3]]) -> Result<QuestionSize, VlmError> {
+        /// Tokens of a pair of frames besides its patches: a time, and where it begins and ends.
+        const PAIR_TOKENS: usize = 16;
+        let merged = self.config.vision.merged();
+        let patches: usize = grids.iter().map(|grid| grid.iter().product::<usize>()).sum();
+        let pairs: usize = grids.iter().map(|grid| grid[0]).sum();
+        let visual_tokens = patches / merged;
+        let tokens = self.tokenizer.encode(prompt)?.len() + visual_tokens + pairs * PAIR_TOKENS;
+        let largest_image = grids.iter().map(|[_, rows, columns]| rows * columns).max().unwrap_or(0);
+        Ok(QuestionSize { tokens, visual_tokens, patches, largest_image })
     }
 
     /// The prompt with each pad repeated for every token of its visual.
@@ -302,12 +424,26 @@ impl Processor {
         question: &str,
         layout: PromptLayout,
     ) -> Result<Inputs, VlmError> {
+        self.window_as(views, VideoFormat::new(fps, which), question, layout)
+    }
+
+    /// A trend window whose videos have a format.
+    ///
+    /// # Errors
+    /// As [`window`](Self::window).
+    pub fn window_as(
+        &self,
+        views: &[Vec<RgbImage<'_>>],
+        format: VideoFormat,
+        question: &str,
+        layout: PromptLayout,
+    ) -> Result<Inputs, VlmError> {
         if views.is_empty() {
             return Err(VlmError::Input("a window without views".into()));
         }
         let video = |(i, view): (usize, &Vec<RgbImage<'_>>)| {
             let named = |error| VlmError::Input(format!("view {i}: {error}"));
-            self.video(view, fps, which).map_err(named)
+            self.video_as(view, format).map_err(named)
         };
         let visuals = views.iter().enumerate().map(video).collect::<Result<_, _>>()?;
         self.encode(&prompt::window(views.len(), question, layout), visuals)

@@ -93,6 +93,15 @@ impl Tokenizer {
         decoded.map_err(|error| VlmError::Input(format!("tokens without a text: {error}")))
     }
 
+    /// The text of one token, by name if it is a special one.
+    ///
+    /// # Errors
+    /// When it is not in the vocabulary.
+    pub fn piece(&self, token: u32) -> Result<String, VlmError> {
+        let decoded = self.inner.decode(&[token], false);
+        decoded.map_err(|error| VlmError::Input(format!("a token without a text: {error}")))
+    }
+
     /// How many tokens there are, special ones included.
     #[must_use]
     pub fn len(&self) -> usize {

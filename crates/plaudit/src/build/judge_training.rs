@@ -6,11 +6,10 @@ use plaudit_compose::ComposeError;
 use plaudit_data::windows::{WindowReadOptions, WindowViews, Windows};
 use plaudit_nn::classifier::{AdamW, Device};
 use plaudit_nn::qwen3_vl::{
-    Config, FineTuning, FrameSampling, LoraConfig, NewModelFiles, Processor, TextConfig, VisionConfig,
-    VlmError, VlmTrainer,
+    Config, FineTuning, LoraConfig, NewModelFiles, Processor, TextConfig, VisionConfig, VlmError, VlmTrainer,
 };
 use plaudit_reward::sft::{InputFormat, JudgeSettings, SaveModel, TrendMonitor, answers};
-use plaudit_reward::trend::JudgeCard;
+use plaudit_reward::trend::{JudgeCard, WindowFormat};
 
 use super::classifier::loop_settings;
 use crate::config::LoadedConfig;
@@ -95,8 +94,9 @@ fn device(loaded: &LoadedConfig, ranks: usize) -> Result<Device, ComposeError> {
     choice.resolve(GpuWork::VisionLanguage).map_err(|error| loaded.problem(key, error.to_string(), NO_GPU))
 }
 
-/// The model of a config, for one of so many ranks. A fresh one gets a tokenizer made of these questions.
-pub fn judge(loaded: &LoadedConfig, questions: &[&str], ranks: usize) -> Result<Judge, ComposeError> {
+/// The model of a config, for one of so many ranks. A fresh one gets a tokenizer made of the questions in the data.
+pub fn judge(loaded: &LoadedConfig, data: &JudgeData, ranks: usize) -> Result<Judge, ComposeError> {
+    let questions = &data.train.prompts()[..];
     let model = &loaded.config.actor.model;
     let device = device(loaded, ranks)?;
     let hint = "name the folder of a Qwen3-VL model: config.json, tokenizer.json, *.safetensors";
@@ -126,21 +126,24 @@ pub fn judge(loaded: &LoadedConfig, questions: &[&str], ranks: usize) -> Result<
         }
     }?;
     judge.trainer.set_recompute(model.gradient_checkpointing);
-    Ok(Judge { save: with_card(judge.save, card(loaded, questions)), trainer: judge.trainer })
+    let card = card(loaded, data, questions)?;
+    Ok(Judge { save: with_card(judge.save, card), trainer: judge.trainer })
 }
 
 /// More questions than this are not listed: they are of many tasks, and a new one is nothing strange.
 const FEW_QUESTIONS: usize = 16;
 
 /// What a judge that this config tunes says about itself.
-fn card(loaded: &LoadedConfig, questions: &[&str]) -> JudgeCard {
+fn card(loaded: &LoadedConfig, windows: &JudgeData, questions: &[&str]) -> Result<JudgeCard, ComposeError> {
     let data = &loaded.config.data;
     let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
     let all = |named: &Option<OneOrMore<String>>| {
         named.as_ref().map(paths).unwrap_or_default().into_iter().map(whole).collect()
     };
-    JudgeCard {
+    Ok(JudgeCard {
         prompt_layout: Some(data.prompt_layout),
+        window: window_format(loaded, &windows.train)?,
+        labels: answers().map(String::from).into(),
         label_temperature: None,
         questions: match questions.len() {
             0..=FEW_QUESTIONS => questions.iter().map(ToString::to_string).collect(),
@@ -148,7 +151,46 @@ fn card(loaded: &LoadedConfig, questions: &[&str]) -> JudgeCard {
         },
         trained_on: all(&data.train_data_paths),
         validated_on: all(&data.val_data_paths),
+    })
+}
+
+/// Windows that are looked at for how all of them are shown.
+const LOOKED_AT: usize = 64;
+
+/// How windows are shown, where those that were looked at are all of one size and of as many frames and cameras.
+fn window_format(loaded: &LoadedConfig, train: &Windows) -> Result<Option<WindowFormat>, ComposeError> {
+    let InputFormat { frames: sampling, fps, size: shown_size, .. } = input_format(loaded);
+    if let Some([0, _] | [_, 0]) = shown_size {
+        let message = "a frame has at least one row and one column";
+        return Err(loaded.problem("data.frame_size", message, "give height and width, such as [64, 64]"));
     }
+    let format = |number: usize| {
+        let views = train.frames(number).map_err(|error| {
+            let hint = hints::about_windows(&error).unwrap_or("make the windows again");
+            loaded.problem("data.train_data_paths", error.to_string(), hint)
+        })?;
+        let frame = views.first().and_then(|view| view.first());
+        let own_size = frame.map_or([0; 2], |frame| [frame.height, frame.width]);
+        let size = shown_size.unwrap_or(own_size);
+        let frames = views.first().map_or(0, Vec::len);
+        Ok::<_, ComposeError>(WindowFormat { cameras: views.len(), frames, size, sampling, fps })
+    };
+    let looked_at = train.len().min(LOOKED_AT);
+    let mut formats = (0..looked_at).map(|at| format(at * train.len() / looked_at));
+    let Some(first) = formats.next().transpose()? else { return Ok(None) };
+    for other in formats {
+        if other? != first {
+            return Ok(None);
+        }
+    }
+    Ok(Some(first))
+}
+
+/// How windows become model inputs.
+fn input_format(loaded: &LoadedConfig) -> InputFormat {
+    let data = &loaded.config.data;
+    let size = data.frame_size.map(|size| size.map(|side| side as usize));
+    InputFormat { layout: data.prompt_layout, fps: data.video_fps, size, ..InputFormat::default() }
 }
 
 fn with_card(save: SaveModel<'static>, card: JudgeCard) -> SaveModel<'static> {
@@ -248,6 +290,7 @@ fn sizes(model: &ModelSettings) -> Config {
             epsilon: 1e-6,
             theta: text.rope_theta,
             sections: text.mrope_section.map(size),
+            max_positions: None,
         },
         vision: VisionConfig {
             width: size(vision.hidden_size),
@@ -283,10 +326,6 @@ pub fn judge_training(loaded: &LoadedConfig, windows: usize) -> Result<JudgeSett
         loop_settings: loop_settings(loaded, windows, "judge training"),
         monitor,
         target_tokens: data.loss,
-        input_format: InputFormat {
-            layout: data.prompt_layout,
-            frames: FrameSampling::Sampled,
-            ..InputFormat::default()
-        },
+        input_format: input_format(loaded),
     })
 }

@@ -8,19 +8,21 @@ use std::time::Duration;
 use plaudit_compose::ComposeError;
 use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::gpu::GpuError;
-use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout, Quantization, VlmError};
+use plaudit_nn::qwen3_vl::{FrameSampling, Quantization, VlmError};
 use plaudit_reward::endpoint::{
     ChatEndpoint, EndpointCallbacks, EndpointError, EndpointSettings, ServerModel,
 };
 use plaudit_reward::open::{ModelLocation, OpenError, OpenOptions, OpenVlm};
+use plaudit_reward::sft::DEFAULT_FPS;
 use plaudit_reward::trend::{
     AnswerMode, CachedModel, FrameReadout, GenerationConfig, InputBuilder, JudgeCard, JudgeFolder,
-    LabelRewards, LocalVlm, Prompt, PromptCheck, ReadoutSettings, TrendJudge, TrendModel, TrendReward,
-    UnknownPrompt, VlmFrameJudge,
+    LabelRewards, LocalVlm, NonsenseGuard, Prompt, PromptCheck, ReadoutSettings, TOPREWARD_PROMPT,
+    TrendJudge, TrendModel, TrendReward, UnknownPrompt, VlmFrameJudge, WordJudge, WordReadout,
+    WordReadoutError,
 };
 use plaudit_reward::{
-    ClipRewardModel, FrameRewardModel, History, ReloadableModel, TermSettings, VoteReward, WindowReward,
-    camera_for,
+    ClipRewardModel, FrameRewardModel, History, ReloadableModel, TermSettings, VoteCounting, VoteReward,
+    WindowReward, camera_for,
 };
 
 use super::reward::TermBuilder;
@@ -128,11 +130,20 @@ impl TermBuilder<'_> {
             potential_votes: model.potential_votes as f32,
             at_termination: model.potential_end,
             longest_episode,
+            counting: match model.readout {
+                Readout::Logits | Readout::Text => VoteCounting::Sum,
+                Readout::Words | Readout::Topreward => VoteCounting::Newest,
+            },
         })
     }
 
     /// A vision-language model that judges single frames.
     pub(super) fn vlm_frame_judge(&self) -> Result<Arc<ReloadableModel>, ComposeError> {
+        if matches!(self.term.model.readout, Readout::Words | Readout::Topreward) {
+            let message = "this readout is of windows, and single frames are to be judged";
+            let hint = "set model.model_type: buffered_vlm, with a history of one frame if need be";
+            return Err(self.problem("model.readout", message, hint));
+        }
         if self.builder(InputBuilderKind::Moment)? != InputBuilderKind::Moment {
             let message = "this builder shows windows, and single frames are to be judged";
             let hint = "set base_vlm_input_builder, or reward.model.model_type: buffered_vlm";
@@ -140,7 +151,9 @@ impl TermBuilder<'_> {
         }
         let parser = self.parser()?;
         let input = self.input(InputBuilderKind::Moment)?;
-        let AnsweringModel { model, card } = self.model()?;
+        let ask = self.ask(parser == ParserKind::Trend);
+        let AnsweringModel { model, card } = self.model(&ask)?;
+        let input = self.as_tuned(&card, input)?;
         let readout = match parser {
             ParserKind::Trend => FrameReadout::Trend(self.readout(&card)),
             ParserKind::Score | ParserKind::Unspecified => FrameReadout::Number,
@@ -148,9 +161,10 @@ impl TermBuilder<'_> {
         let judge = VlmFrameJudge {
             model,
             input,
-            ask: self.ask(matches!(readout, FrameReadout::Trend(_))),
+            ask,
             readout,
             micro_batch: self.micro_batch(),
+            nonsense: NonsenseGuard::new(self.term.model.max_invalid),
         };
         Ok(Arc::new(ReloadableModel::fixed(Box::new(judge) as Box<dyn FrameRewardModel>)))
     }
@@ -163,8 +177,77 @@ impl TermBuilder<'_> {
     ) -> Result<Box<dyn ClipRewardModel>, ComposeError> {
         match self.stand_ins {
             Some(_) => Ok(Box::new(SimulatedJudge { reward })),
-            None => Ok(Box::new(self.trend_judge(reward, wrap)?)),
+            None => match self.word_readout()? {
+                Some(readout) => Ok(Box::new(self.word_judge(readout, wrap)?)),
+                None => Ok(Box::new(self.trend_judge(reward, wrap)?)),
+            },
         }
+    }
+
+    /// How words of one's own are read, where they are.
+    fn word_readout(&self) -> Result<Option<WordReadout>, ComposeError> {
+        let model = &self.term.model;
+        match model.readout {
+            Readout::Logits | Readout::Text => {
+                if model.words.is_empty() {
+                    return Ok(None);
+                }
+                let message = "words are named, and answers are not read by them";
+                Err(self.problem("model.words", message, "set model.readout: words, or leave them out"))
+            }
+            Readout::Topreward => Ok(Some(WordReadout::topreward())),
+            Readout::Words => {
+                if model.input_builder_params.prompt.is_none() {
+                    let message = "the judge is to answer with words of one's own, and nobody asks for them";
+                    let hint =
+                        "ask a question whose answer is one of them; {task} and {frames} are filled in";
+                    return Err(self.problem("model.input_builder_params.prompt", message, hint));
+                }
+                let temperature = model.label_temperature.unwrap_or(1.0);
+                let (words, values) = (model.words.clone(), model.word_values.clone());
+                WordReadout::new(words, values, model.word_measure, temperature).map(Some).map_err(|error| {
+                    let key = match error {
+                        WordReadoutError::TooFew { .. } => "model.words",
+                        WordReadoutError::Values { .. } => "model.word_values",
+                    };
+                    self.problem(key, error, "such as words: [Yes, No], word_values: [1, 0]")
+                })
+            }
+        }
+    }
+
+    /// A judge whose answer is a number.
+    fn word_judge(
+        &self,
+        readout: WordReadout,
+        wrap: impl FnOnce(Arc<dyn TrendModel>) -> Arc<dyn TrendModel>,
+    ) -> Result<WordJudge, ComposeError> {
+        let input = self.input(self.window_builder()?)?;
+        let prompt = match (self.term.model.readout, input.prompt) {
+            (Readout::Topreward, Prompt::Trend) => Prompt::Own(TOPREWARD_PROMPT.into()),
+            (_, prompt) => prompt,
+        };
+        let ask = AnswerMode::Words(readout.words().into());
+        let AnsweringModel { model, card } = self.model(&ask)?;
+        Ok(WordJudge {
+            model: wrap(model),
+            input: self.as_tuned(&card, InputBuilder { prompt, ..input })?,
+            readout,
+            missing: self.term.model.interval_reward as f32,
+            micro_batch: self.micro_batch(),
+            nonsense: NonsenseGuard::new(self.term.model.max_invalid),
+        })
+    }
+
+    /// How windows become questions.
+    fn window_builder(&self) -> Result<InputBuilderKind, ComposeError> {
+        let builder = self.builder(InputBuilderKind::Trend)?;
+        if builder == InputBuilderKind::Moment {
+            let message = "this builder shows single frames, and windows are to be judged";
+            let hint = "set vlm_trend_reward_input_builder, or reward.model.model_type: vlm";
+            return Err(self.problem("model.input_builder_name", message, hint));
+        }
+        Ok(builder)
     }
 
     /// A judge of windows; `wrap` may wrap its model.
@@ -177,21 +260,17 @@ impl TermBuilder<'_> {
             let message = "windows are judged by their trend, not by a score";
             return Err(self.problem("model.reward_parser_name", message, "set vlm_trend_reward_parser"));
         }
-        let builder = self.builder(InputBuilderKind::Trend)?;
-        if builder == InputBuilderKind::Moment {
-            let message = "this builder shows single frames, and windows are to be judged";
-            let hint = "set vlm_trend_reward_input_builder, or reward.model.model_type: vlm";
-            return Err(self.problem("model.input_builder_name", message, hint));
-        }
-        let input = self.input(builder)?;
-        let AnsweringModel { model, card } = self.model()?;
+        let input = self.input(self.window_builder()?)?;
+        let ask = self.ask(true);
+        let AnsweringModel { model, card } = self.model(&ask)?;
         Ok(TrendJudge {
             model: wrap(model),
-            input: InputBuilder { layout: self.layout(&card)?, ..input },
-            ask: self.ask(true),
+            input: self.as_tuned(&card, input)?,
+            ask,
             readout: self.readout(&card),
             reward,
             micro_batch: self.micro_batch(),
+            nonsense: NonsenseGuard::new(self.term.model.max_invalid),
         })
     }
 
@@ -217,17 +296,31 @@ impl TermBuilder<'_> {
         ReadoutSettings { temperature, abstain_band: model.abstain_band as f32 }
     }
 
-    /// Where the text stands: as the judge was tuned, which the config may say too.
-    fn layout(&self, card: &JudgeCard) -> Result<PromptLayout, ComposeError> {
-        let written = self.term.model.prompt_layout;
-        match card.prompt_layout {
-            Some(tuned) if tuned != written && self.is_written("model.prompt_layout") => {
+    /// Questions as the judge was tuned with them: where the text stands, which frames it sees and at which rate. The config
+    /// may say the same, and nothing else.
+    fn as_tuned(&self, card: &JudgeCard, input: InputBuilder) -> Result<InputBuilder, ComposeError> {
+        let same = "write the same, or leave the key out";
+        let layout = match card.prompt_layout {
+            Some(tuned) if tuned != input.layout && self.is_written("model.prompt_layout") => {
                 let message = format!("the judge was tuned with prompt_layout: {}", tuned.word());
-                Err(self.problem("model.prompt_layout", message, "write the same, or leave the key out"))
+                return Err(self.problem("model.prompt_layout", message, same));
             }
-            Some(tuned) => Ok(tuned),
-            None => Ok(written),
-        }
+            tuned => tuned.unwrap_or(input.layout),
+        };
+        let sampling = match (card.window.map(|window| window.sampling), self.frames_seen()?) {
+            (Some(tuned), Some(written)) if tuned != written => {
+                let message = match tuned {
+                    FrameSampling::All => "the judge was tuned with every frame of a window",
+                    FrameSampling::Sampled => {
+                        "the judge was tuned with the frames that its processor samples"
+                    }
+                };
+                return Err(self.problem("model.subprocessor_kwargs", message, same));
+            }
+            (tuned, written) => tuned.or(written).unwrap_or_default(),
+        };
+        let fps = card.window.map_or(input.fps, |window| window.fps);
+        Ok(InputBuilder { layout, sampling, fps, ..input })
     }
 
     /// What is wanted of the model; `labels` says that labels would do.
@@ -239,7 +332,10 @@ impl TermBuilder<'_> {
         };
         match model.readout {
             Readout::Logits if labels => AnswerMode::Labels(generation),
-            Readout::Logits | Readout::Text => AnswerMode::Text(generation),
+            // Single frames are scored in words, whatever windows are.
+            Readout::Logits | Readout::Text | Readout::Words | Readout::Topreward => {
+                AnswerMode::Text(generation)
+            }
         }
     }
 
@@ -302,6 +398,8 @@ impl TermBuilder<'_> {
             default_task: params.default_task_description.clone(),
             system: params.system_prompt.clone(),
             layout: self.term.model.prompt_layout,
+            fps: DEFAULT_FPS,
+            sampling: FrameSampling::default(),
         })
     }
 
@@ -314,8 +412,8 @@ impl TermBuilder<'_> {
         self.input(self.builder(unspecified)?).map(drop)
     }
 
-    /// The model that answers: of a reward worker, where there is one, on a server, or here.
-    fn model(&self) -> Result<AnsweringModel, ComposeError> {
+    /// The model that answers what it will be asked: of a reward worker, where there is one, on a server, or here.
+    fn model(&self, ask: &AnswerMode) -> Result<AnsweringModel, ComposeError> {
         if let Some(client) = self.reward_worker() {
             self.refuse_reloading("a reward worker")?;
             let judge = WorkerJudge::new(client.clone()).map_err(|problem| {
@@ -326,7 +424,13 @@ impl TermBuilder<'_> {
         }
         match self.loaded.config.reward.worker_type {
             WorkerType::Api => {
-                Ok(AnsweringModel { model: Arc::new(self.endpoint()?), card: JudgeCard::default() })
+                let endpoint = self.endpoint()?;
+                // How its labels are read is decided before anything is rewarded.
+                if let AnswerMode::Labels(_) | AnswerMode::Words(_) = ask {
+                    endpoint.label_readout().map_err(|error| self.server_problem(&error))?;
+                }
+                let card = endpoint.card().cloned().unwrap_or_default();
+                Ok(AnsweringModel { model: with_prompt_check(Arc::new(endpoint), &card), card })
             }
             WorkerType::Local => {
                 let model = self.local()?;
@@ -369,7 +473,6 @@ impl TermBuilder<'_> {
             device,
             precision: model.precision,
             quantization: model.quantization,
-            frames: self.frames_seen()?,
             ..OpenOptions::default()
         };
         let opened = OpenVlm::open(self.judge_folder(Path::new(folder))?, &options);
@@ -412,14 +515,14 @@ impl TermBuilder<'_> {
         }
     }
 
-    /// Which frames of a video the model sees; other settings of processors are the folder's own.
-    fn frames_seen(&self) -> Result<FrameSampling, ComposeError> {
-        let mut frames = FrameSampling::Sampled;
+    /// Which frames of a video the model sees, where the config says so; other settings of processors are the folder's own.
+    fn frames_seen(&self) -> Result<Option<FrameSampling>, ComposeError> {
+        let mut frames = None;
         for (processor, settings) in &self.term.model.subprocessor_kwargs {
             for (key, value) in &settings.0 {
                 frames = match (processor.as_str(), key.as_str(), value.as_bool()) {
-                    ("video_processor", "do_sample_frames", Some(true)) => FrameSampling::Sampled,
-                    ("video_processor", "do_sample_frames", Some(false)) => FrameSampling::All,
+                    ("video_processor", "do_sample_frames", Some(true)) => Some(FrameSampling::Sampled),
+                    ("video_processor", "do_sample_frames", Some(false)) => Some(FrameSampling::All),
                     _ => {
                         let message = format!("`{key}` of the {processor} cannot be changed here");
                         let hint =
@@ -469,16 +572,18 @@ impl TermBuilder<'_> {
         };
         let callbacks =
             EndpointCallbacks { notify: Arc::new(run::notify_soon), stop: Arc::new(run::interrupted) };
-        ServerModel::open(settings, callbacks).map_err(|error| {
-            let key = match error {
-                EndpointError::Model { .. } => "model",
-                EndpointError::Access { .. } => "api_key_env",
-                _ => "api_base",
-            };
-            let docs = Some("see docs/serve.md and docs/trend.md for servers and their settings".into());
-            let hint = hints::join([hints::about(&error), docs]).unwrap_or_default();
-            self.loaded.problem(&format!("reward.api.{key}"), error.to_string(), hint)
-        })
+        ServerModel::open(settings, callbacks).map_err(|error| self.server_problem(&error))
+    }
+
+    fn server_problem(&self, error: &EndpointError) -> ComposeError {
+        let key = match error {
+            EndpointError::Model { .. } => "model",
+            EndpointError::Access { .. } => "api_key_env",
+            _ => "api_base",
+        };
+        let docs = Some("see docs/serve.md and docs/trend.md for servers and their settings".into());
+        let hint = hints::join([hints::about(error), docs]).unwrap_or_default();
+        self.loaded.problem(&format!("reward.api.{key}"), error.to_string(), hint)
     }
 }
 

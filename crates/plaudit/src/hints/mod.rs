@@ -63,6 +63,9 @@ fn about_one(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(RewardModelError::Task) = error.downcast_ref() {
         return Some("set reward.model.input_builder_params.default_task_description".into());
     }
+    if let Some(RewardModelError::Nonsense { .. }) = error.downcast_ref() {
+        return Some(NONSENSE.into());
+    }
     if let Some(RewardModelError::File { .. }) = error.downcast_ref() {
         return Some("is reward.model.model_path right?".into());
     }
@@ -85,6 +88,8 @@ fn about_one(error: &(dyn Error + 'static)) -> Option<String> {
 pub(crate) const NO_GPU: &str = "`plaudit device` shows what was found; `device: cpu` computes on the CPU";
 /// Which build has what this one has not.
 const NO_MUJOCO: &str = "build with `--features mujoco` as docs/mujoco.md says, or set engine: rapier";
+const NONSENSE: &str =
+    "is the judge asked as it was tuned, and by a model that can? reward.model.max_invalid allows more of it";
 const NO_TLS: &str = "build with `--features tls`, or put a proxy in front";
 
 fn about_server(error: &EndpointError) -> Option<&'static str> {
@@ -98,6 +103,9 @@ fn about_server(error: &EndpointError) -> Option<&'static str> {
         EndpointError::Access { .. } => "put it into the variable that reward.api.api_key_env names",
         EndpointError::Unanswered { .. } => {
             "start it again and resume the run; a vision-language model may also be set to reward.api.on_failure: skip"
+        }
+        EndpointError::NoLogprobs { .. } => {
+            "serve the model with `plaudit serve` or another server that tells logprobs"
         }
         EndpointError::EmptyAnswers { .. } => {
             "is reward.model.max_new_tokens too small for a model that thinks first?"

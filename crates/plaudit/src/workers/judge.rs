@@ -6,6 +6,7 @@ use std::sync::Arc;
 use plaudit_cluster::link::{Payload, Reader, WireError};
 use plaudit_cluster::worker::messages::ModelFacts;
 use plaudit_cluster::worker::{QuestionAnswerer, ScoreClient};
+use plaudit_nn::qwen3_vl::FrameSampling;
 use plaudit_reward::RewardModelError;
 use plaudit_reward::trend::{
     Answer, AnswerMode, ContentPart, Conversation, GenerationConfig, JudgeCard, LabelLogits, RgbImage,
@@ -83,10 +84,15 @@ fn put_mode(mode: &AnswerMode) -> Vec<u8> {
     let mut to = Payload::new(match mode {
         AnswerMode::Labels(_) => 1,
         AnswerMode::Text(_) => 2,
+        AnswerMode::Words(_) => 3,
     });
     let GenerationConfig { max_new_tokens, temperature } = mode.generation();
     to.u64(max_new_tokens as u64);
     to.f64(temperature);
+    if let AnswerMode::Words(words) = mode {
+        to.u64(words.len() as u64);
+        words.iter().for_each(|word| to.text(word));
+    }
     to.to_vec()
 }
 
@@ -97,6 +103,11 @@ fn take_mode(bytes: &[u8]) -> Result<AnswerMode, WireError> {
     let mode = match kind {
         1 => AnswerMode::Labels(generation),
         2 => AnswerMode::Text(generation),
+        3 => {
+            let words = from.items(1)?;
+            let word = |_| Ok::<_, WireError>(from.text()?.to_string());
+            AnswerMode::Words((0..words).map(word).collect::<Result<_, _>>()?)
+        }
         other => return Err(from.problem(format!("there is no way {other} to answer"))),
     };
     from.finish()?;
@@ -123,6 +134,7 @@ fn put_conversation(conversation: &Conversation<'_>) -> Vec<u8> {
             ContentPart::Video(video) => {
                 to.u8(3);
                 to.f64(video.fps);
+                to.bool(video.sampling == FrameSampling::All);
                 to.u64(video.frames.len() as u64);
                 video.frames.iter().for_each(|image| put_image(&mut to, image));
             }
@@ -155,6 +167,7 @@ fn take_part<'a>(from: &mut Reader<'a>) -> Result<ContentPart<'a>, WireError> {
         2 => ContentPart::Image(take_image(from)?),
         3 => {
             let fps = from.f64()?;
+            let sampling = if from.bool()? { FrameSampling::All } else { FrameSampling::Sampled };
             let frames = from.items(24)?;
             if frames == 0 {
                 return Err(from.problem("a video without images"));
@@ -162,6 +175,7 @@ fn take_part<'a>(from: &mut Reader<'a>) -> Result<ContentPart<'a>, WireError> {
             ContentPart::Video(Video {
                 frames: (0..frames).map(|_| take_image(from)).collect::<Result<_, _>>()?,
                 fps,
+                sampling,
             })
         }
         other => return Err(from.problem(format!("there is no part {other} of a question"))),
@@ -190,6 +204,17 @@ fn put_answer(answer: &Answer) -> Vec<u8> {
             to.to_vec()
         }
         Answer::Missing => Payload::new(3).to_vec(),
+        Answer::WordLogprobs(logprobs) => {
+            let mut to = Payload::new(5);
+            to.u64(logprobs.len() as u64);
+            logprobs.iter().for_each(|logprob| to.f32(*logprob));
+            to.to_vec()
+        }
+        Answer::NoLabel(text) => {
+            let mut to = Payload::new(4);
+            to.text(text);
+            to.to_vec()
+        }
     }
 }
 
@@ -199,6 +224,11 @@ fn take_answer(bytes: &[u8]) -> Result<Answer, WireError> {
         1 => Answer::Logits(LabelLogits([from.f32()?, from.f32()?, from.f32()?])),
         2 => Answer::Text(from.text()?.to_string()),
         3 => Answer::Missing,
+        4 => Answer::NoLabel(from.text()?.to_string()),
+        5 => {
+            let count = from.items(4)?;
+            Answer::WordLogprobs((0..count).map(|_| from.f32()).collect::<Result<_, _>>()?)
+        }
         other => return Err(from.problem(format!("there is no answer of kind {other}"))),
     };
     from.finish()?;
@@ -215,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_and_answered_arrives_as_it_was() {
-        let video = Video { frames: vec![image(1), image(2)], fps: 2.5 };
+        let video = Video { frames: vec![image(1), image(2)], fps: 2.5, sampling: FrameSampling::All };
         for system in [None, Some("You judge.".into())] {
             let parts = vec![
                 ContentPart::Text("Is it better?".into()),
@@ -228,12 +258,15 @@ mod tests {
         for answer in [
             Answer::Logits(LabelLogits([1.0, f32::NEG_INFINITY, -0.0])),
             Answer::Text("positive".into()),
+            Answer::NoLabel("perhaps".into()),
+            Answer::WordLogprobs(vec![-0.5, -2.0]),
             Answer::Missing,
         ] {
             assert_eq!(take_answer(&put_answer(&answer)), Ok(answer));
         }
         let generation = GenerationConfig { max_new_tokens: 7, temperature: 0.25 };
-        for mode in [AnswerMode::Labels(generation), AnswerMode::Text(generation)] {
+        let words = AnswerMode::Words(["yes".to_string(), "no".to_string()].into());
+        for mode in [AnswerMode::Labels(generation), AnswerMode::Text(generation), words] {
             assert_eq!(take_mode(&put_mode(&mode)), Ok(mode));
         }
     }
@@ -242,7 +275,11 @@ mod tests {
     fn what_is_none_is_refused_without_harm() {
         let question = put_conversation(&Conversation {
             system: None,
-            parts: vec![ContentPart::Video(Video { frames: vec![image(1)], fps: 1.0 })],
+            parts: vec![ContentPart::Video(Video {
+                frames: vec![image(1)],
+                fps: 1.0,
+                sampling: FrameSampling::Sampled,
+            })],
         });
         for cut in 0..question.len() {
             assert!(take_conversation(&question[..cut]).is_err(), "cut at {cut}");

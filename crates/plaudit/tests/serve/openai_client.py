@@ -23,6 +23,7 @@ def image(level):
 
 client = openai.OpenAI(base_url=f"http://{address}/v1", api_key=token, max_retries=0)
 assert [model.id for model in client.models.list()] == ["judge"]
+assert client.models.retrieve("judge").id == "judge"
 
 trend = {"type": "text", "text": "Answer with exactly one word: positive, negative, or unclear."}
 messages = [{"role": "user", "content": [image(level) for level in (0, 60, 120, 180, 240)] + [trend]}]
@@ -44,7 +45,10 @@ assert 0.0 <= float(score.choices[0].message.content) <= 1.0
 for wrong, expected in [
     (dict(model="gpt-4o", messages=messages), openai.NotFoundError),
     (dict(model="judge", messages=[{"role": "user", "content": "no image"}]), openai.BadRequestError),
-    (dict(model="judge", messages=messages, n=3), openai.BadRequestError),
+    (dict(model="judge", messages=messages, n=99), openai.BadRequestError),
+    (dict(model="judge", messages=messages, stop=["x"]), openai.BadRequestError),
+    (dict(model="judge", messages=messages, tools=[{"type": "function", "function": {"name": "f"}}]), openai.BadRequestError),
+    (dict(model="judge", messages=messages, response_format={"type": "json_object"}), openai.BadRequestError),
 ]:
     try:
         client.chat.completions.create(**wrong)

@@ -38,7 +38,7 @@ pub(super) fn bootstrap_over_episodes(
 }
 
 /// The same of anything that comes in episodes: `number` is given the indices of those that were sampled.
-pub(super) fn bootstrap_interval(
+pub(crate) fn bootstrap_interval(
     episodes: usize,
     resamples: u64,
     seed: Seed,

@@ -70,6 +70,7 @@ use crate::metrics::spearman;
 pub use auditor::{AuditSettings, Auditor};
 use background_image::BackgroundImage;
 pub use bootstrap::Interval;
+pub(crate) use bootstrap::bootstrap_interval;
 pub use calibration::{Calibration, CalibrationMetrics};
 pub use conditioned::{ConditionsError, conditioned, conditions_hold};
 pub use curves::CurvePoint;

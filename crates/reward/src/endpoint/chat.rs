@@ -1,18 +1,56 @@
 //! A vision-language model on a server that speaks the OpenAI chat protocol. Every window is a request of its own.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use serde_json::Value;
 
 use super::connection::Connection;
 use super::error::{EndpointError, RequestError};
-use super::{EndpointCallbacks, EndpointSettings, OnFailure, reply, request};
+use super::frames::IMAGE_CLASSIFIER;
+use super::request::{ImageParts, RequestBody};
+use super::{EndpointCallbacks, EndpointSettings, OnFailure, reply};
 use crate::models::RewardModelError;
-use crate::trend::{Answer, AnswerMode, Conversation, TrendModel};
+use crate::trend::{
+    Answer, AnswerMode, ContentPart, Conversation, GenerationConfig, JudgeCard, RgbImage, Trend, TrendModel,
+};
+
+/// What `plaudit serve` calls a vision-language model in its list of models, under `kind`.
+pub const VISION_LANGUAGE_MODEL: &str = "vision-language model";
+
+/// Side of the image that a server is probed with.
+const PROBE_SIDE: usize = 64;
+
+/// How labels are read from a server's answers. This is decided once: probabilities and words are different rewards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LabelReadout {
+    /// From their logits, which `plaudit serve` tells.
+    Logits,
+    /// From the log-probabilities of likely tokens.
+    Logprobs,
+    /// From words.
+    Words,
+}
+
+/// What is wanted of one answer, and how it will be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted<'a> {
+    /// Words.
+    Text,
+    /// The labels.
+    Labels(LabelReadout),
+    /// How likely words are, which `plaudit serve` tells.
+    ToldWords(&'a [String]),
+    /// How likely words are, among the likely tokens.
+    LikelyWords(&'a [String]),
+}
 
 /// A vision-language model on a server.
 pub struct ChatEndpoint {
     connection: Connection,
-    /// The server gives no logprobs.
-    no_logprobs: AtomicBool,
+    /// What a judge behind `plaudit serve` says about itself; not set: it is another server.
+    card: Option<JudgeCard>,
+    readout: OnceLock<LabelReadout>,
 }
 
 impl ChatEndpoint {
@@ -26,7 +64,11 @@ impl ChatEndpoint {
 
     /// The model of a connection.
     pub(super) fn over(connection: Connection) -> Self {
-        Self { connection, no_logprobs: AtomicBool::new(false) }
+        let details = &connection.model.details;
+        let is_judge = details.get("kind").and_then(Value::as_str) == Some(VISION_LANGUAGE_MODEL);
+        let card = details.get("judge").cloned().and_then(|card| serde_json::from_value(card).ok());
+        let card = card.filter(|_| is_judge);
+        Self { connection, card, readout: OnceLock::new() }
     }
 
     /// Where it is.
@@ -35,9 +77,76 @@ impl ChatEndpoint {
         self.connection.base()
     }
 
+    /// What the judge says about itself, if it is behind `plaudit serve`.
+    #[must_use]
+    pub fn card(&self) -> Option<&JudgeCard> {
+        self.card.as_ref()
+    }
+
+    /// How labels are read from this server, from the first question to the last. Unless the server says so itself, it is
+    /// asked a question that is not rewarded.
+    ///
+    /// # Errors
+    /// When it does not answer, or refuses a question with images.
+    pub fn label_readout(&self) -> Result<LabelReadout, EndpointError> {
+        if let Some(decided) = self.readout.get() {
+            return Ok(*decided);
+        }
+        let kind = self.connection.model.details.get("kind").and_then(Value::as_str);
+        let decided = match kind {
+            _ if self.card.is_some() => LabelReadout::Logits,
+            Some(IMAGE_CLASSIFIER) => self.words_alone("an image classifier answers in words"),
+            _ => self.probe()?,
+        };
+        Ok(*self.readout.get_or_init(|| decided))
+    }
+
+    /// Whether the server tells log-probabilities.
+    fn probe(&self) -> Result<LabelReadout, EndpointError> {
+        let pixels = Cow::Owned(vec![127; PROBE_SIDE * PROBE_SIDE * 3]);
+        let image = RgbImage { height: PROBE_SIDE, width: PROBE_SIDE, pixels };
+        let words = Trend::LABELS.map(Trend::word).join(", ");
+        let parts = vec![
+            ContentPart::Image(image),
+            ContentPart::Text(format!("Answer with exactly one word: {words}.")),
+        ];
+        let asked = Conversation { system: None, parts };
+        let generation = GenerationConfig { max_new_tokens: 4, temperature: 0.0 };
+        let refusal = match self.connection.retry(|| {
+            match self.post(&asked, generation, Wanted::Labels(LabelReadout::Logprobs)) {
+                Err(failure) if failure.is_refusal() => Ok(Err(failure.to_string())),
+                other => other.map(Ok),
+            }
+        })? {
+            Ok(body) if reply::has_logprobs(&body) => return Ok(LabelReadout::Logprobs),
+            Ok(_) => "it answers without them".to_string(),
+            Err(refusal) => refusal,
+        };
+        // Refused with logprobs, it must at least answer without them.
+        self.connection.retry(|| self.post(&asked, generation, Wanted::Text).map(drop))?;
+        Ok(self.words_alone(&refusal))
+    }
+
+    fn words_alone(&self, why: &str) -> LabelReadout {
+        let base = self.connection.base();
+        (self.connection.callbacks.notify)(&format!(
+            "{base} tells no logprobs ({why}): its words are read instead, in the whole run"
+        ));
+        LabelReadout::Words
+    }
+
     /// The answer to one question, however long that takes.
-    fn ask(&self, conversation: &Conversation<'_>, ask: &AnswerMode) -> Result<Answer, EndpointError> {
-        match self.connection.retry(|| self.ask_once(conversation, ask)) {
+    fn ask(
+        &self,
+        conversation: &Conversation<'_>,
+        generation: GenerationConfig,
+        wanted: Wanted<'_>,
+    ) -> Result<Answer, EndpointError> {
+        let once = || {
+            let body = self.post(conversation, generation, wanted)?;
+            reply::answer(&body, wanted).map_err(RequestError::Malformed)
+        };
+        match self.connection.retry(once) {
             Err(EndpointError::Unanswered { .. })
                 if self.connection.settings.on_failure == OnFailure::Skip =>
             {
@@ -47,44 +156,32 @@ impl ChatEndpoint {
         }
     }
 
-    fn ask_once(&self, conversation: &Conversation<'_>, ask: &AnswerMode) -> Result<Answer, RequestError> {
-        let labels = matches!(ask, AnswerMode::Labels(_)) && !self.no_logprobs.load(Ordering::Relaxed);
-        match self.post(conversation, ask, labels) {
-            Err(failure) if labels && failure.is_refusal() => {
-                self.do_without_logprobs(&failure);
-                self.post(conversation, ask, false)
-            }
-            answer => answer,
-        }
-    }
-
     fn post(
         &self,
         conversation: &Conversation<'_>,
-        ask: &AnswerMode,
-        labels: bool,
-    ) -> Result<Answer, RequestError> {
+        generation: GenerationConfig,
+        wanted: Wanted<'_>,
+    ) -> Result<Vec<u8>, RequestError> {
         let Connection { settings, model, .. } = &self.connection;
-        let body =
-            request::body(conversation, &model.name, &settings.sampling_params, ask.generation(), labels);
+        let images = if self.card.is_some() { ImageParts::Videos } else { ImageParts::Images };
+        let body = RequestBody {
+            conversation,
+            model: &model.name,
+            sampling_params: &settings.sampling_params,
+            generation,
+            wanted,
+            images,
+        };
         let json = [("Content-Type", "application/json")];
-        let reply = self.connection.post("/v1/chat/completions", &json, body.as_ref())?;
-        reply::answer(&reply, labels).map_err(RequestError::Malformed)
-    }
-
-    /// A server that refuses a request with `logprobs` may take one without.
-    fn do_without_logprobs(&self, failure: &RequestError) {
-        if !self.no_logprobs.swap(true, Ordering::Relaxed) {
-            let base = self.connection.base();
-            (self.connection.callbacks.notify)(&format!(
-                "{base} does not take requests for logprobs ({failure}): its words are read instead"
-            ));
-        }
+        self.connection.post("/v1/chat/completions", &json, &body.bytes())
     }
 
     /// One empty answer is an invalid one; nothing but empty answers is a server that is set up wrongly.
     fn refuse_empty_answers(&self, answers: &[Answer]) -> Result<(), RewardModelError> {
-        let is_empty = |answer: &Answer| matches!(answer, Answer::Text(text) if text.trim().is_empty());
+        let is_empty = |answer: &Answer| match answer {
+            Answer::Text(text) | Answer::NoLabel(text) => text.trim().is_empty(),
+            Answer::Logits(_) | Answer::WordLogprobs(_) | Answer::Missing => false,
+        };
         if answers.is_empty() || !answers.iter().all(is_empty) {
             return Ok(());
         }
@@ -99,8 +196,23 @@ impl TrendModel for ChatEndpoint {
         conversations: &[Conversation<'_>],
         ask: &AnswerMode,
     ) -> Result<Vec<Answer>, RewardModelError> {
-        let answers = self.connection.in_parallel(conversations, |asked| self.ask(asked, ask))?;
+        let wanted = match ask {
+            AnswerMode::Labels(_) => Wanted::Labels(self.label_readout()?),
+            AnswerMode::Text(_) => Wanted::Text,
+            AnswerMode::Words(words) => match self.label_readout()? {
+                LabelReadout::Logits => Wanted::ToldWords(words),
+                LabelReadout::Logprobs => Wanted::LikelyWords(words),
+                LabelReadout::Words => {
+                    return Err(EndpointError::NoLogprobs { base: self.connection.base().into() }.into());
+                }
+            },
+        };
+        let one = |asked: &Conversation<'_>| self.ask(asked, ask.generation(), wanted);
+        let answers = self.connection.in_parallel(conversations, one)?;
         self.refuse_empty_answers(&answers)?;
+        if self.card.is_some() && !conversations.is_empty() {
+            self.connection.check_unchanged()?;
+        }
         Ok(answers)
     }
 }

@@ -82,6 +82,12 @@ pub enum EndpointError {
         /// How many.
         count: usize,
     },
+    /// It does not say how likely words are.
+    #[error("the reward server at {base} tells no logprobs, and the answer is to be read from probabilities")]
+    NoLogprobs {
+        /// Where.
+        base: String,
+    },
     /// The user did not want to wait.
     #[error("stopped while the reward server at {base} did not answer ({why})")]
     Stopped {

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-pub use chat::ChatEndpoint;
+pub use chat::{ChatEndpoint, LabelReadout, VISION_LANGUAGE_MODEL};
 pub use error::{AddressProblem, EndpointError};
 pub use frames::{FrameEndpoint, IMAGE_CLASSIFIER, RemoteClassifier, ServerModel};
 

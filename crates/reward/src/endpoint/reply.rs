@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::chat::{LabelReadout, Wanted};
 use crate::trend::{Answer, LabelLogits, Trend};
 
 /// The shortest beginning of a label that counts as a token of it.
@@ -9,28 +10,109 @@ const SHORTEST_TOKEN: usize = 2;
 /// How much of an error message is shown.
 const MESSAGE: usize = 300;
 
-/// The answer in a reply: how likely each label is if that was wanted and is given, else the words.
-pub(super) fn answer(body: &[u8], labels: bool) -> Result<Answer, String> {
+/// The answer in a reply, read as was decided.
+pub(super) fn answer(body: &[u8], wanted: Wanted<'_>) -> Result<Answer, String> {
     let reply: Value =
         serde_json::from_slice(body).map_err(|error| format!("the reply is no JSON: {error}"))?;
     let choice = reply["choices"].get(0).ok_or("the reply has no choices")?;
-    if labels && let Some(logits) = label_logits(&choice["logprobs"]["content"]) {
-        return Ok(Answer::Logits(logits));
-    }
-    match &choice["message"]["content"] {
-        Value::String(text) => Ok(Answer::Text(text.clone())),
-        // A model that used up its tokens, or that refused, says nothing.
-        Value::Null if choice["message"].is_object() => Ok(Answer::Text(String::new())),
-        Value::Array(parts) => {
-            Ok(Answer::Text(parts.iter().filter_map(|part| part["text"].as_str()).collect()))
+    match wanted {
+        Wanted::Text | Wanted::Labels(LabelReadout::Words) => text(choice).map(Answer::Text),
+        Wanted::ToldWords(words) => {
+            let told = told_numbers(&choice["label_logprobs"]).filter(|told| told.len() == words.len());
+            told.map(Answer::WordLogprobs).ok_or_else(|| missing("label_logprobs"))
         }
+        Wanted::LikelyWords(words) => match choice["logprobs"]["content"].get(0) {
+            Some(place) => Ok(Answer::WordLogprobs(likely_words(place, words))),
+            None => Err(missing("logprobs")),
+        },
+        Wanted::Labels(LabelReadout::Logits) => {
+            told_logits(&choice["label_logits"]).map(Answer::Logits).ok_or_else(|| missing("label_logits"))
+        }
+        Wanted::Labels(LabelReadout::Logprobs) => match choice["logprobs"]["content"].as_array() {
+            Some(tokens) if !tokens.is_empty() => match label_logits(tokens) {
+                Some(logits) => Ok(Answer::Logits(logits)),
+                None => text(choice).map(Answer::NoLabel),
+            },
+            _ => match text(choice)? {
+                // Nothing was said, so that nothing can be told about it.
+                empty if empty.is_empty() => Ok(Answer::NoLabel(empty)),
+                _ => Err(missing("logprobs")),
+            },
+        },
+    }
+}
+
+fn missing(what: &str) -> String {
+    format!("the reply has no {what}, which the server gave at the beginning")
+}
+
+/// Whether a reply tells the log-probabilities of its tokens and of likely others.
+pub(super) fn has_logprobs(body: &[u8]) -> bool {
+    let reply: Value = serde_json::from_slice(body).unwrap_or_default();
+    let tokens = reply["choices"][0]["logprobs"]["content"].as_array();
+    tokens.is_some_and(|tokens| {
+        !tokens.is_empty()
+            && tokens.iter().all(|place| place["top_logprobs"].as_array().is_some_and(|top| !top.is_empty()))
+    })
+}
+
+fn text(choice: &Value) -> Result<String, String> {
+    match &choice["message"]["content"] {
+        Value::String(text) => Ok(text.clone()),
+        // A model that used up its tokens, or that refused, says nothing.
+        Value::Null if choice["message"].is_object() => Ok(String::new()),
+        Value::Array(parts) => Ok(parts.iter().filter_map(|part| part["text"].as_str()).collect()),
         _ => Err("the reply's first choice has no message".into()),
     }
 }
 
-/// How likely each label is at the first place where one of them was said.
-fn label_logits(tokens: &Value) -> Option<LabelLogits> {
-    let place = tokens.as_array()?.iter().find(|place| label_of(&place["token"]).is_some())?;
+/// The logits of the labels as `plaudit serve` tells them; one that is no number is null.
+fn told_logits(told: &Value) -> Option<LabelLogits> {
+    told_numbers(told)?.try_into().ok().map(LabelLogits)
+}
+
+fn told_numbers(told: &Value) -> Option<Vec<f32>> {
+    let number = |number: &Value| number.as_f64().map_or(f32::NAN, |number| number as f32);
+    Some(told.as_array()?.iter().map(number).collect())
+}
+
+/// How likely words are at a place, by the likely tokens there: those that are a word, or begin one and no other. A word that is
+/// not among them has minus infinity.
+fn likely_words(place: &Value, words: &[String]) -> Vec<f32> {
+    let mut likely = vec![0.0; words.len()];
+    for token in place["top_logprobs"].as_array().into_iter().flatten() {
+        let (Some(text), Some(logprob)) = (token["token"].as_str(), token["logprob"].as_f64()) else {
+            continue;
+        };
+        if let Some(word) = word_of(text, words) {
+            likely[word] += logprob.exp();
+        }
+    }
+    likely.into_iter().map(|share: f64| share.ln() as f32).collect()
+}
+
+fn word_of(token: &str, words: &[String]) -> Option<usize> {
+    let token = token.trim().to_lowercase();
+    let exact = words.iter().position(|word| word.to_lowercase() == token);
+    exact.or_else(|| {
+        let begins =
+            |word: &&String| token.len() >= SHORTEST_TOKEN && word.to_lowercase().starts_with(&token);
+        let mut begun = words.iter().enumerate().filter(|(_, word)| begins(word));
+        match (begun.next(), begun.next()) {
+            (Some((only, _)), None) => Some(only),
+            _ => None,
+        }
+    })
+}
+
+/// How likely each label is at the first place where one of them was said, or else could have been.
+fn label_logits(tokens: &[Value]) -> Option<LabelLogits> {
+    let said = tokens.iter().filter(|place| label_of(&place["token"]).is_some());
+    said.chain(tokens).find_map(likely_labels)
+}
+
+/// How likely each label is at a place, if any is among the likely tokens.
+fn likely_labels(place: &Value) -> Option<LabelLogits> {
     let mut likely = [0.0; 3];
     for token in place["top_logprobs"].as_array().into_iter().flatten() {
         if let (Some(label), Some(logprob)) = (label_of(&token["token"]), token["logprob"].as_f64()) {
@@ -83,8 +165,8 @@ mod tests {
 
     use super::*;
 
-    fn read(reply: &Value, labels: bool) -> Result<Answer, String> {
-        answer(reply.to_string().as_bytes(), labels)
+    fn read(reply: &Value, readout: LabelReadout) -> Result<Answer, String> {
+        answer(reply.to_string().as_bytes(), Wanted::Labels(readout))
     }
 
     fn says(content: &Value) -> Value {
@@ -98,10 +180,10 @@ mod tests {
 
     #[test]
     fn words_are_found_in_all_their_forms() {
-        assert_eq!(read(&says(&json!("positive")), false), Ok(Answer::Text("positive".into())));
+        assert_eq!(read(&says(&json!("positive")), LabelReadout::Words), Ok(Answer::Text("positive".into())));
         let parts = json!([{"type": "text", "text": "neg"}, {"type": "text", "text": "ative"}]);
-        assert_eq!(read(&says(&parts), false), Ok(Answer::Text("negative".into())));
-        assert_eq!(read(&says(&Value::Null), false), Ok(Answer::Text(String::new())));
+        assert_eq!(read(&says(&parts), LabelReadout::Words), Ok(Answer::Text("negative".into())));
+        assert_eq!(read(&says(&Value::Null), LabelReadout::Words), Ok(Answer::Text(String::new())));
     }
 
     #[test]
@@ -114,28 +196,60 @@ mod tests {
             token("unc", &top),
             token("lear", &[])
         ]);
-        let Ok(Answer::Logits(LabelLogits(logits))) = read(&reply, true) else { panic!("logits") };
+        let Ok(Answer::Logits(LabelLogits(logits))) = read(&reply, LabelReadout::Logprobs) else {
+            panic!("logits")
+        };
         for (logit, share) in logits.into_iter().zip([0.3f32, 0.1, 0.5]) {
             assert!((logit.exp() - share).abs() < 1e-6, "{logit} {share}");
         }
-        assert!(matches!(read(&reply, false), Ok(Answer::Text(_))), "not asked for");
+        assert!(matches!(read(&reply, LabelReadout::Words), Ok(Answer::Text(_))), "not asked for");
     }
 
     #[test]
-    fn without_probabilities_words_count() {
-        for logprobs in [json!(null), json!({"content": []}), json!({"content": [token("maybe", &[])]})] {
-            let mut reply = says(&json!("negative"));
+    fn probabilities_are_never_swapped_for_words() {
+        let mut reply = says(&json!("negative"));
+        for logprobs in [json!(null), json!({"content": []}), json!({})] {
             reply["choices"][0]["logprobs"] = logprobs;
-            assert_eq!(read(&reply, true), Ok(Answer::Text("negative".into())));
+            let error = read(&reply, LabelReadout::Logprobs).unwrap_err();
+            assert!(error.contains("no logprobs, which the server gave at the beginning"), "{error}");
         }
+        assert!(read(&reply, LabelReadout::Logits).unwrap_err().contains("no label_logits"));
+        reply["choices"][0]["label_logits"] = json!([1.5, null, -2]);
+        let Ok(Answer::Logits(LabelLogits(logits))) = read(&reply, LabelReadout::Logits) else {
+            panic!("logits")
+        };
+        assert!(logits[0] == 1.5 && logits[1].is_nan() && logits[2] == -2.0);
+        // Another word was said, and a label was likely, too; or none was.
+        let mut reply = says(&json!("maybe"));
+        reply["choices"][0]["logprobs"]["content"] =
+            json!([token("maybe", &[("maybe", 0.6), ("unclear", 0.4)])]);
+        assert!(matches!(read(&reply, LabelReadout::Logprobs), Ok(Answer::Logits(_))));
+        reply["choices"][0]["logprobs"]["content"] = json!([token("maybe", &[("maybe", 0.6)])]);
+        assert_eq!(read(&reply, LabelReadout::Logprobs), Ok(Answer::NoLabel("maybe".into())));
     }
 
     #[test]
     fn a_label_that_is_not_listed_cannot_be() {
         let mut reply = says(&json!("positive"));
         reply["choices"][0]["logprobs"]["content"] = json!([token("positive", &[("positive", 0.9)])]);
-        let Ok(Answer::Logits(LabelLogits(logits))) = read(&reply, true) else { panic!("logits") };
+        let Ok(Answer::Logits(LabelLogits(logits))) = read(&reply, LabelReadout::Logprobs) else {
+            panic!("logits")
+        };
         assert_eq!((logits[1], logits[2]), (f32::NEG_INFINITY, f32::NEG_INFINITY));
+    }
+
+    #[test]
+    fn words_of_ones_own_are_found_among_likely_tokens() {
+        let words = ["Yes", "No", "Not sure"].map(String::from);
+        let mut reply = says(&json!("yes"));
+        let top = [("yes", 0.5), (" YES", 0.125), ("no", 0.25), ("not", 0.0625), ("n", 0.01)];
+        reply["choices"][0]["logprobs"]["content"] = json!([token("yes", &top)]);
+        let read = |wanted| answer(reply.to_string().as_bytes(), wanted);
+        let Ok(Answer::WordLogprobs(found)) = read(Wanted::LikelyWords(&words)) else { panic!("words") };
+        for (found, share) in found.iter().zip([0.625_f32, 0.25, 0.0625]) {
+            assert!((found.exp() - share).abs() < 1e-6, "{found} {share}");
+        }
+        assert!(read(Wanted::ToldWords(&words)).unwrap_err().contains("no label_logprobs"));
     }
 
     #[test]
@@ -149,7 +263,7 @@ mod tests {
             (r#"{"choices": [{"message": {"content": 7}}]}"#, "has no message"),
             ("[1, 2]", "the reply has no choices"),
         ] {
-            let error = answer(body.as_bytes(), true).unwrap_err();
+            let error = answer(body.as_bytes(), Wanted::Text).unwrap_err();
             assert!(error.contains(expected), "{body}: {error}");
         }
         assert_eq!(error_message(br#"{"error": {"message": "too\n long"}}"#), "too long");

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 pub use calibration::{Bin, brier, calibration_error, log_loss, reliability};
 pub use confusion::{Confusion, best_threshold};
 pub use labels::{LABELS, LabelConfusion, LabelMetrics, LabelScore, label_reliability};
-pub use progress::{EpisodeScores, ProgressMetrics};
+pub use progress::{EpisodeScores, ProgressIntervals, ProgressMetrics};
 pub(crate) use rank::{kendall, spearman};
 pub use ranking::{average_precision, precision_recall_curve, roc_auc, roc_curve};
 

@@ -1,8 +1,10 @@
 //! How well scores follow the progress of episodes.
 
+use plaudit_core::Seed;
 use serde::{Deserialize, Serialize};
 
 use super::{kendall, roc_auc, spearman};
+use crate::audit::{Interval, bootstrap_interval};
 
 /// One episode: its scores in order, and whether each frame shows success.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +55,39 @@ impl ProgressMetrics {
     }
 }
 
+/// The same with intervals over episodes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProgressIntervals {
+    /// Value-order correlation.
+    pub voc: Option<Interval>,
+    /// The same by Kendall's tau-b.
+    pub kendall: Option<Interval>,
+    /// The probability that an episode which ends in success has a higher last score than one which does not.
+    pub last_frame_auc: Option<Interval>,
+    /// Episodes behind the correlations.
+    pub successful_episodes: usize,
+}
+
+impl ProgressIntervals {
+    /// Measures whole episodes, and so many resamples of them.
+    #[must_use]
+    pub fn of(episodes: &[EpisodeScores], resamples: u64, seed: Seed) -> Self {
+        let interval = |name: &str, number: fn(&ProgressMetrics) -> Option<f64>| {
+            let of = |chosen: &[usize]| {
+                let chosen: Vec<EpisodeScores> = chosen.iter().map(|at| episodes[*at].clone()).collect();
+                number(&ProgressMetrics::of(&chosen))
+            };
+            bootstrap_interval(episodes.len(), resamples, seed.purpose(name), of)
+        };
+        Self {
+            voc: interval("voc", |found| found.voc),
+            kendall: interval("kendall", |found| found.kendall),
+            last_frame_auc: interval("auc", |found| found.last_frame_auc),
+            successful_episodes: ProgressMetrics::of(episodes).successful_episodes,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +98,24 @@ mod tests {
         voc: Option<f64>,
         kendall: Option<f64>,
         last_frame_auc: Option<f64>,
+    }
+
+    #[test]
+    fn intervals_are_over_episodes() {
+        let episode = |rises: bool, solved: bool| EpisodeScores {
+            scores: if rises { vec![0.1, 0.2, 0.3, 0.9] } else { vec![0.4, 0.3, 0.2, 0.1] },
+            truth: vec![false, false, false, solved],
+        };
+        let episodes: Vec<_> = (0..40).map(|at| episode(at % 4 != 0, at % 2 == 0)).collect();
+        let found = ProgressIntervals::of(&episodes, 500, Seed::new(3));
+        let voc = found.voc.unwrap();
+        // Half of the solved ones rise (1) and half fall (-1): a mean of 0, two standard deviations are about 0.45.
+        assert!(voc.value.abs() < 1e-12 && voc.low < -0.2 && voc.low > -0.8 && voc.high > 0.2, "{voc:?}");
+        assert_eq!(found.successful_episodes, 20);
+        let auc = found.last_frame_auc.unwrap();
+        assert!(auc.low < auc.value && auc.value < auc.high, "{auc:?}");
+        assert_eq!(found, ProgressIntervals::of(&episodes, 500, Seed::new(3)), "the same seed");
+        assert_eq!(ProgressIntervals::of(&[], 10, Seed::new(0)).voc, None);
     }
 
     #[test]

@@ -206,6 +206,19 @@ pub enum RewardModelError {
         /// What it said.
         answers: usize,
     },
+    /// Answers that are none of those asked for.
+    #[error(
+        "{nonsense} of the last {answers} answers were none of those asked for, such as {}",
+        quoted(samples)
+    )]
+    Nonsense {
+        /// How many.
+        nonsense: usize,
+        /// Of how many.
+        answers: usize,
+        /// Some of them.
+        samples: Vec<String>,
+    },
     /// Past frames that are missing.
     #[error(transparent)]
     History(RewardError),
@@ -215,6 +228,10 @@ pub enum RewardModelError {
     /// The backend failed.
     #[error(transparent)]
     Backend(#[from] Box<dyn std::error::Error + Send + Sync>),
+}
+
+fn quoted(samples: &[String]) -> String {
+    samples.iter().map(|sample| format!("`{sample}`")).collect::<Vec<_>>().join(", ")
 }
 
 impl From<RewardModelError> for RewardError {

@@ -26,7 +26,7 @@ mod network;
 use std::path::{Path, PathBuf};
 
 use plaudit_nn::classifier::{Device, Precision};
-use plaudit_nn::qwen3_vl::{FrameSampling, Quantization};
+use plaudit_nn::qwen3_vl::Quantization;
 
 pub use self::classifier::{ClassifierCheckpoint, OpenClassifier, trained_model};
 pub use self::error::OpenError;
@@ -74,8 +74,6 @@ pub struct OpenOptions {
     pub precision: Precision,
     /// Vision-language model: how many bits its weights have.
     pub quantization: Quantization,
-    /// Vision-language model: which frames of a video it sees.
-    pub frames: FrameSampling,
     /// Server: how it is asked, but for its address.
     pub server: EndpointSettings,
     /// Server: who hears about it.
@@ -89,7 +87,6 @@ impl Default for OpenOptions {
             device: Device::Cpu,
             precision: Precision::Fp32,
             quantization: Quantization::None,
-            frames: FrameSampling::Sampled,
             server: EndpointSettings::at(String::new()),
             callbacks: EndpointCallbacks::none(),
         }
@@ -159,7 +156,6 @@ impl OpenVlm {
             device: options.device,
             precision: options.precision,
             quantization: options.quantization,
-            frames: options.frames,
         })?;
         Ok(Self { folder, model, device: options.device })
     }

@@ -2,7 +2,7 @@
 
 use plaudit_data::windows::{WindowFrame, Windows};
 use plaudit_nn::qwen3_vl::{
-    Example, FrameSampling, Inputs, Processor, PromptLayout, RgbImage, VlmError, positions,
+    Example, FrameSampling, Inputs, Processor, PromptLayout, RgbImage, VideoFormat, VlmError, positions,
 };
 
 use super::answers;
@@ -39,12 +39,22 @@ pub struct InputFormat {
     pub frames: FrameSampling,
     /// Frames per second in the prompt.
     pub fps: f64,
+    /// Height and width that frames of other sizes are brought to; not set: as they are.
+    pub size: Option<[usize; 2]>,
 }
+
+/// The frame rate that RLinf gives the processor for every video.
+pub const DEFAULT_FPS: f64 = 24.0;
 
 impl Default for InputFormat {
     /// As RLinf shows them.
     fn default() -> Self {
-        Self { layout: PromptLayout::VideosFirst, frames: FrameSampling::Sampled, fps: 24.0 }
+        Self {
+            layout: PromptLayout::VideosFirst,
+            frames: FrameSampling::Sampled,
+            fps: DEFAULT_FPS,
+            size: None,
+        }
     }
 }
 
@@ -77,7 +87,8 @@ impl InputFormat {
     ) -> Result<Inputs, VlmError> {
         let images: Vec<Vec<RgbImage<'_>>> =
             views.iter().map(|view| view.iter().map(image).collect()).collect();
-        processor.window(&images, self.fps, self.frames, question, self.layout)
+        let format = VideoFormat { fps: self.fps, sampling: self.frames, size: self.size };
+        processor.window_as(&images, format, question, self.layout)
     }
 
     /// A window, its question, and the answer to learn.

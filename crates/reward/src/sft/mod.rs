@@ -15,7 +15,7 @@ mod training;
 use crate::trend::Trend;
 
 pub use evaluate::{EncodeWindow, TrendMetrics, TrendMonitor, evaluate_windows, window_logits};
-pub use example::{InputFormat, TargetTokens};
+pub use example::{DEFAULT_FPS, InputFormat, TargetTokens};
 pub use training::{JudgeSettings, JudgeTraining, SaveModel, TrainableJudge};
 
 /// What can be said about a window, in the order of every triple of numbers about it.

@@ -27,5 +27,5 @@ pub use history::{Clip, ClipBuffer, ClipFrame, History, HistoryBuffer};
 pub use live::LiveRule;
 pub use temporal::{Latch, RewardKind, Rule, SuccessThreshold};
 pub use terms::{TermSettings, WeightedSum};
-pub use votes::{AtTermination, VoteReward};
+pub use votes::{AtTermination, VoteCounting, VoteReward};
 pub use windows::{MeanScoreModel, WindowReward};

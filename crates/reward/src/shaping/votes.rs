@@ -27,6 +27,18 @@ pub struct VoteReward {
     pub at_termination: AtTermination,
     /// Steps of the longest episode, since every vote of one counts.
     pub longest_episode: usize,
+    /// What the windows of an episode come to.
+    pub counting: VoteCounting,
+}
+
+/// What the windows of an episode come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VoteCounting {
+    /// Votes add up.
+    Sum,
+    /// Each says how far the episode is: the newest counts. Before the first, the potential is that of the first, so that nothing is
+    /// rewarded for what nobody compared.
+    Newest,
 }
 
 /// What the potential is worth when the task itself ends an episode. When the clock does, it keeps its worth.
@@ -48,21 +60,24 @@ impl Reward for VoteReward {
             return Err(RewardModelError::Answers { asked: clips.len(), answers: rewards.len() }.into());
         }
         let mut columns = TermColumns::new(segment.end.len(), 0.0);
-        let mut before = vec![0.0; segment.batch()];
+        let mut before: Vec<Option<f64>> = vec![None; segment.batch()];
         for (clip, clip_reward) in clips.iter().zip(&rewards).take(past) {
-            before[clip.row] += f64::from(clip_reward.reward);
+            let so_far = &mut before[clip.row];
+            *so_far = Some(self.counted(*so_far, clip_reward.reward));
         }
+        let mut has_vote = vec![false; segment.end.len()];
         for (clip, clip_reward) in clips.iter().zip(&rewards).skip(past) {
             let Some(t) = clip.t else { continue };
             let at = segment.at(t, clip.row);
             columns.reward[at] = clip_reward.reward; // a vote so far
+            has_vote[at] = true;
             columns.scores[at] = clip_reward.score.map_or(0.0, Score::get);
             columns.set_word(at, clip_reward.word);
         }
         columns.bonus = segment.success.iter().map(|success| self.term.bonus(*success)).collect();
         for episode in episodes(segment) {
-            let before = if episode.elapsed > 0 { before[episode.row] } else { 0.0 };
-            self.apply_potential(segment, &episode, before, &mut columns.reward);
+            let before = before[episode.row].filter(|_| episode.elapsed > 0);
+            self.apply_potential(segment, &episode, before, &has_vote, &mut columns.reward);
         }
         let column = self.term.column(columns, self.model.words(), version)?;
         column.finite(segment.batch())
@@ -88,15 +103,34 @@ impl Reward for VoteReward {
 }
 
 impl VoteReward {
-    /// Replaces votes by rewards, for the steps of an episode before which votes came to `sum`.
-    fn apply_potential(&self, segment: &Segment, episode: &EpisodeSlice, mut sum: f64, votes: &mut [f32]) {
+    /// What the windows so far come to with one more.
+    fn counted(&self, so_far: Option<f64>, vote: f32) -> f64 {
+        match self.counting {
+            VoteCounting::Sum => so_far.unwrap_or(0.0) + f64::from(vote),
+            VoteCounting::Newest => f64::from(vote),
+        }
+    }
+
+    /// Replaces votes by rewards, for the steps of an episode before which windows came to `so_far`.
+    fn apply_potential(
+        &self,
+        segment: &Segment,
+        episode: &EpisodeSlice,
+        mut so_far: Option<f64>,
+        has_vote: &[bool],
+        votes: &mut [f32],
+    ) {
         for t in episode.start..episode.stop {
             let at = segment.at(t, episode.row);
-            let phi = self.potential(sum);
-            sum += f64::from(votes[at]);
+            let next = if has_vote[at] { Some(self.counted(so_far, votes[at])) } else { so_far };
+            let phi = match (so_far, self.counting) {
+                (None, VoteCounting::Newest) => next.map_or(0.0, |first| self.potential(first)),
+                (so_far, _) => self.potential(so_far.unwrap_or(0.0)),
+            };
+            so_far = next;
             let after = match (segment.end[at], self.at_termination) {
                 (End::Terminated, AtTermination::Zero) => 0.0,
-                _ => self.potential(sum),
+                _ => so_far.map_or(0.0, |sum| self.potential(sum)),
             };
             votes[at] = (f64::from(self.gamma) * after - phi) as f32;
         }

@@ -114,7 +114,7 @@ pub(super) fn fingerprint(conversation: &Conversation<'_>) -> Key {
             ContentPart::Text(text) => hash.update(format!("text {} {text}", text.len())),
             ContentPart::Image(image) => add_image(&mut hash, image),
             ContentPart::Video(video) => {
-                hash.update(format!("video {} {}", video.frames.len(), video.fps));
+                hash.update(format!("video {} {} {:?}", video.frames.len(), video.fps, video.sampling));
                 video.frames.iter().for_each(|frame| add_image(&mut hash, frame));
             }
         }

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use plaudit_nn::qwen3_vl::PromptLayout;
+use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout};
 use plaudit_pyfiles::AtomicFile;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,12 @@ pub struct JudgeCard {
     /// Where the words stood when it was tuned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_layout: Option<PromptLayout>,
+    /// How windows were shown to it when it was tuned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<WindowFormat>,
+    /// What it was tuned to answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
     /// What the labels' logits are divided by, as an audit found it honest. Not set: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_temperature: Option<f64>,
@@ -36,6 +42,38 @@ pub struct JudgeCard {
     /// The manifests of the windows it was chosen on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub validated_on: Vec<PathBuf>,
+}
+
+/// How windows were shown to a judge when it was tuned.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WindowFormat {
+    /// How many cameras; each is a video.
+    pub cameras: usize,
+    /// Frames of a window, before the model's processor chooses among them.
+    pub frames: usize,
+    /// Height and width of each frame.
+    pub size: [usize; 2],
+    /// Which frames the model sees.
+    pub sampling: FrameSampling,
+    /// Frames per second, which timestamps go by.
+    pub fps: f64,
+}
+
+/// The largest side of a frame, and the most frames and cameras, that a card is believed.
+const MAX_SIDE: usize = 1 << 14;
+
+impl WindowFormat {
+    fn problem(&self) -> Option<String> {
+        let Self { cameras, frames, size: [height, width], fps, .. } = *self;
+        let counts = [("cameras", cameras), ("frames", frames), ("size", height), ("size", width)];
+        let odd = counts.into_iter().find(|(_, count)| !(1..=MAX_SIDE).contains(count));
+        let odd =
+            odd.map(|(key, count)| format!("window.{key} is {count}, and must be from 1 to {MAX_SIDE}"));
+        odd.or_else(|| {
+            let is_rate = fps.is_finite() && fps > 0.0;
+            (!is_rate).then(|| format!("window.fps is {fps}, and must be above 0"))
+        })
+    }
 }
 
 /// The card with what tells the file from others.
@@ -84,6 +122,9 @@ impl JudgeCard {
                 "is version {version} of `{format}`; use a newer plaudit, or {again}"
             )));
         }
+        if let Some(problem) = written.card.window.as_ref().and_then(WindowFormat::problem) {
+            return Err(wrong(format!("{problem}; {again}")));
+        }
         match written.card.label_temperature {
             Some(odd) if !(odd.is_finite() && odd > 0.0) => {
                 Err(wrong(format!("label_temperature is {odd}, and must be above 0; {again}")))
@@ -131,6 +172,14 @@ mod tests {
         assert_eq!(JudgeCard::read(folder.path()).unwrap(), None);
         let card = JudgeCard {
             prompt_layout: Some(PromptLayout::SharedPrefix),
+            window: Some(WindowFormat {
+                cameras: 2,
+                frames: 30,
+                size: [64, 48],
+                sampling: FrameSampling::All,
+                fps: 20.0,
+            }),
+            labels: vec!["positive".into()],
             label_temperature: Some(1.75),
             questions: vec!["Better?".into()],
             trained_on: vec!["windows/train/segments.jsonl".into()],
@@ -150,6 +199,11 @@ mod tests {
             (r#"{"format": "a cake", "version": 1}"#, "`a cake`"),
             (r#"{"format": "plaudit judge", "version": 1, "label_temperature": 0}"#, "must be above 0"),
             (r#"{"format": "plaudit judge", "version": 1, "prompt_layout": "round"}"#, "unknown variant"),
+            (
+                r#"{"format": "plaudit judge", "version": 1, "window": {"cameras": 0, "frames": 5, "size": [1, 1],
+                    "sampling": "all", "fps": 2}}"#,
+                "window.cameras is 0",
+            ),
         ] {
             fs::write(folder.path().join(FILE), text).unwrap();
             let error = JudgeCard::read(folder.path()).unwrap_err().to_string();

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use plaudit_core::FrameShape;
+use plaudit_nn::qwen3_vl::FrameSampling;
 
 /// A question with its images.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +43,8 @@ pub struct Video<'a> {
     pub frames: Vec<RgbImage<'a>>,
     /// How many of them make a second.
     pub fps: f64,
+    /// Which of them the model sees.
+    pub sampling: FrameSampling,
 }
 
 impl<'a> RgbImage<'a> {
@@ -56,6 +59,17 @@ impl<'a> RgbImage<'a> {
             _ => return None,
         };
         Some(Self { height, width, pixels })
+    }
+
+    /// The same of pixels that may be owned; other numbers of channels are shown as their first, in grey.
+    pub(crate) fn rgb_of(shape: FrameShape, pixels: Cow<'a, [u8]>) -> Self {
+        let FrameShape { height, width, channels } = shape;
+        let pixels: Cow<'a, [u8]> = match channels {
+            3 => pixels,
+            4 => pixels.chunks_exact(4).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect(),
+            channels => pixels.chunks_exact(channels.max(1)).flat_map(|pixel| [pixel[0]; 3]).collect(),
+        };
+        Self { height, width, pixels }
     }
 
     /// Its shape.

@@ -8,6 +8,7 @@ use plaudit_core::Score;
 use super::input::InputBuilder;
 use super::judge::{answers, batch_size};
 use super::model::{Answer, AnswerMode, TrendModel};
+use super::nonsense::NonsenseGuard;
 use super::parse::parse_score;
 use super::readout::{ParsedAnswer, ReadoutSettings};
 use crate::models::{FrameRewardModel, FrameStack, RewardModelError};
@@ -24,6 +25,8 @@ pub struct VlmFrameJudge {
     pub readout: FrameReadout,
     /// Frames that it is shown at once; not set: all.
     pub micro_batch: Option<NonZeroUsize>,
+    /// How much nonsense is taken.
+    pub nonsense: NonsenseGuard,
 }
 
 /// How an answer about a frame becomes a score.
@@ -36,16 +39,16 @@ pub enum FrameReadout {
 }
 
 impl FrameReadout {
-    fn score(&self, answer: &Answer) -> Score {
-        let score = match (self, answer) {
+    /// The score of an answer; `None` where it says none.
+    fn score(&self, answer: &Answer) -> Option<Score> {
+        match (self, answer) {
             (Self::Number, Answer::Text(text)) => parse_score(text),
             (Self::Number, _) => None,
             (Self::Trend(readout), answer) => match readout.read(answer) {
                 ParsedAnswer::Label(_, probabilities) => Score::new(probabilities.positive.clamp(0.0, 1.0)),
                 ParsedAnswer::Invalid | ParsedAnswer::Missing => None,
             },
-        };
-        score.unwrap_or(Score::IMPOSSIBLE)
+        }
     }
 }
 
@@ -60,7 +63,9 @@ impl FrameRewardModel for VlmFrameJudge {
             let asked = chunk.iter().map(|frame| self.input.of_frame(&frame.now()));
             let asked = asked.collect::<Result<Vec<_>, _>>()?;
             let answers = answers(&*self.model, &asked, &self.ask)?;
-            scores.extend(answers.iter().map(|answer| self.readout.score(answer)));
+            let read: Vec<Option<Score>> = answers.iter().map(|answer| self.readout.score(answer)).collect();
+            self.nonsense.check(answers.iter().zip(read.iter().map(Option::is_none)))?;
+            scores.extend(read.into_iter().map(|score| score.unwrap_or(Score::IMPOSSIBLE)));
         }
         Ok(scores)
     }

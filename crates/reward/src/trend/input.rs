@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use plaudit_core::ObsRow;
 use plaudit_data::convert::window_prompt;
-use plaudit_nn::qwen3_vl::PromptLayout;
+use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout};
 
 use super::conversation::{ContentPart, Conversation, RgbImage, Video};
 use crate::models::RewardModelError;
@@ -16,9 +16,6 @@ use crate::shaping::{Clip, ClipBuffer};
 
 /// The buffer that RLinf's builders look at.
 const BUFFER: &str = "history_window";
-/// The frame rate that RLinf gives the processor for every video.
-const FPS: f64 = 24.0;
-
 /// How a window or a frame becomes a question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InputBuilder {
@@ -34,6 +31,10 @@ pub struct InputBuilder {
     pub system: Option<String>,
     /// Whether images or words come first.
     pub layout: PromptLayout,
+    /// Frames of a video per second.
+    pub fps: f64,
+    /// Which frames of a video the model sees.
+    pub sampling: FrameSampling,
 }
 
 /// What is asked.
@@ -71,7 +72,7 @@ impl InputBuilder {
             if frames.windows(2).any(|pair| pair[0].shape() != pair[1].shape()) {
                 return Err(RewardModelError::Shapes { camera: camera.clone() });
             }
-            Ok(ContentPart::Video(Video { frames, fps: FPS }))
+            Ok(ContentPart::Video(Video { frames, fps: self.fps, sampling: self.sampling }))
         };
         let parts = self.cameras.iter().map(video).collect::<Result<Vec<_>, _>>()?;
         self.asked(parts, frames.last().and_then(|frame| frame.obs.task()))

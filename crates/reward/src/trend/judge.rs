@@ -8,6 +8,7 @@ use plaudit_core::Score;
 use super::conversation::Conversation;
 use super::input::InputBuilder;
 use super::model::{Answer, AnswerMode, TrendModel};
+use super::nonsense::NonsenseGuard;
 use super::readout::{LabelProbabilities, ParsedAnswer, ReadoutSettings};
 use super::reward::TrendReward;
 use crate::models::{ClipReward, ClipRewardModel, ClipRewards, RewardModelError};
@@ -30,6 +31,8 @@ pub struct TrendJudge {
     pub reward: TrendReward,
     /// Windows that it is shown at once; not set: all.
     pub micro_batch: Option<NonZeroUsize>,
+    /// How much nonsense is taken.
+    pub nonsense: NonsenseGuard,
 }
 
 impl ClipRewardModel for TrendJudge {
@@ -39,7 +42,10 @@ impl ClipRewardModel for TrendJudge {
         for chunk in clips.chunks(batch_size(self.micro_batch, clips.len())) {
             let asked = chunk.iter().map(|clip| self.input.of_clip(clip)).collect::<Result<Vec<_>, _>>()?;
             let answers = answers(&*self.model, &asked, &self.ask)?;
-            rewards.extend(answers.iter().map(|answer| self.clip_reward(self.readout.read(answer))));
+            let read: Vec<ParsedAnswer> = answers.iter().map(|answer| self.readout.read(answer)).collect();
+            self.nonsense
+                .check(answers.iter().zip(read.iter().map(|read| *read == ParsedAnswer::Invalid)))?;
+            rewards.extend(read.into_iter().map(|read| self.clip_reward(read)));
         }
         Ok(ClipRewards { rewards, version })
     }

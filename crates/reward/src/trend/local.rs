@@ -5,12 +5,16 @@ use std::sync::{Mutex, PoisonError};
 
 use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::qwen3_vl::{
-    self as qwen, Adapter, Decoding, FrameSampling, GenerateOptions, Inputs, Message, Processor,
-    Quantization, QwenVl, Role, ScoreCache, Visual, VlmError,
+    self as qwen, Adapter, Config, Inputs, Message, Processor, Quantization, QuestionSize, QwenVl, Role,
+    ScoreCache, VideoFormat, Visual, VlmError,
 };
 
 use super::cached_model;
-use super::card::{JudgeCard, JudgeCardError};
+use super::card::{JudgeCard, JudgeCardError, WindowFormat};
+use super::completion::{
+    AnswerUnderWay, Completion, CompletionListener, CompletionOptions, CompletionToken, NoListener,
+    log_sum_exp,
+};
 use super::conversation::{ContentPart, Conversation, RgbImage, Video};
 use super::folder::JudgeFolder;
 use super::model::{Answer, AnswerMode, GenerationConfig, TrendModel};
@@ -34,7 +38,6 @@ pub struct LocalVlm {
     model: QwenVl,
     /// The first tokens of the labels, in the order of [`Trend::LABELS`].
     labels: Vec<u32>,
-    frames: FrameSampling,
     /// Pairs of frames that windows share, and the words they begin with.
     cache: Mutex<ScoreCache>,
     card: Option<JudgeCard>,
@@ -54,29 +57,12 @@ pub(crate) struct LocalVlmSettings<'a> {
     pub precision: Precision,
     /// How many bits its weights have.
     pub quantization: Quantization,
-    /// Which frames of a video it sees.
-    pub frames: FrameSampling,
-}
-
-/// A generated answer, and its token counts.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Completion {
-    /// The words.
-    pub text: String,
-    /// Tokens of the question.
-    pub prompt_tokens: usize,
-    /// Tokens of the answer.
-    pub completion_tokens: usize,
-    /// Whether it was cut off at the longest answer.
-    pub is_truncated: bool,
-    /// The likeliest first tokens with the logarithms of their probabilities, as many as were asked for.
-    pub top_logprobs: Vec<(String, f32)>,
 }
 
 impl LocalVlm {
     /// Opens a model.
     pub(crate) fn open(settings: LocalVlmSettings<'_>) -> Result<Self, VlmError> {
-        let LocalVlmSettings { folder, lora, device, precision, quantization, frames } = settings;
+        let LocalVlmSettings { folder, lora, device, precision, quantization } = settings;
         let adapter = lora.map(Adapter::open).transpose()?;
         let model = QwenVl::open_quantized(folder, adapter.as_ref(), device, precision, quantization)?;
         let labels = model.processor().tokenizer().first_tokens(&Trend::LABELS.map(Trend::word))?;
@@ -86,14 +72,7 @@ impl LocalVlm {
         };
         let card = JudgeFolder::with(folder, lora).card();
         let card = card.map_err(|JudgeCardError { file, problem }| VlmError::Config { file, problem })?;
-        Ok(Self {
-            model,
-            labels,
-            frames,
-            cache: Mutex::new(ScoreCache::of_bytes(cached_bytes)),
-            card,
-            device,
-        })
+        Ok(Self { model, labels, cache: Mutex::new(ScoreCache::of_bytes(cached_bytes)), card, device })
     }
 
     /// The preprocessing of prompts and images.
@@ -106,6 +85,12 @@ impl LocalVlm {
     #[must_use]
     pub fn card(&self) -> Option<&JudgeCard> {
         self.card.as_ref()
+    }
+
+    /// How windows were shown to it when it was tuned, if that is known.
+    #[must_use]
+    pub fn window_format(&self) -> Option<&WindowFormat> {
+        self.card.as_ref().and_then(|card| card.window.as_ref())
     }
 
     /// What the labels' logits are divided by to be honest, as far as that is known.
@@ -143,12 +128,12 @@ impl LocalVlm {
         match part {
             ContentPart::Text(_) => Ok(None),
             ContentPart::Image(image) => processor.image(shown(image)).map(Some),
-            ContentPart::Video(Video { frames, fps }) => {
-                let mut images: Vec<_> = frames.iter().map(shown).collect();
+            ContentPart::Video(video) => {
+                let mut images: Vec<_> = video.frames.iter().map(shown).collect();
                 while let (Some(last), true) = (images.last().copied(), images.len() < MIN_VIDEO_FRAMES) {
                     images.push(last);
                 }
-                processor.video(&images, *fps, self.frames).map(Some)
+                processor.video_as(&images, self.video_format(video)).map(Some)
             }
         }
     }
@@ -164,58 +149,127 @@ impl LocalVlm {
         logits.into_iter().map(|row| row.try_into().map(LabelLogits).map_err(|_| wrong())).collect()
     }
 
-    /// Answers in words. `first_tokens` says how many likely first tokens are wanted.
+    /// The logarithms of the probabilities that words begin the answer with, among all tokens, for each question. What windows
+    /// share is computed once, also from one call to the next.
+    ///
+    /// # Errors
+    /// When the network does not take a question, or two words begin with the same token.
+    pub fn word_logprobs(&self, inputs: &[Inputs], words: &[&str]) -> Result<Vec<Vec<f32>>, VlmError> {
+        let firsts = self.model.processor().tokenizer().first_tokens(words)?;
+        let vocabulary: Vec<u32> = (0..self.model.config().text.vocab as u32).collect();
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let logits = self.model.score(inputs, &vocabulary, &mut cache)?;
+        let of_words = |logits: Vec<f32>| {
+            let rest = log_sum_exp(&logits);
+            firsts.iter().map(|first| logits[*first as usize] - rest).collect()
+        };
+        Ok(logits.into_iter().map(of_words).collect())
+    }
+
+    /// The logits of the first tokens of words after each question.
+    ///
+    /// # Errors
+    /// When the network does not take a question, or two words begin with the same token.
+    pub fn word_logits(&self, inputs: &[Inputs], words: &[&str]) -> Result<Vec<Vec<f32>>, VlmError> {
+        let firsts = self.model.processor().tokenizer().first_tokens(words)?;
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        self.model.score(inputs, &firsts, &mut cache)
+    }
+
+    /// The size of a question, before any of its images is touched.
+    ///
+    /// # Errors
+    /// When it cannot be shown, or goes beyond the positions that the model knows.
+    pub fn question_size(&self, conversation: &Conversation<'_>) -> Result<QuestionSize, VlmError> {
+        let processor = self.model.processor();
+        let mut grids = Vec::new();
+        for part in &conversation.parts {
+            match part {
+                ContentPart::Text(_) => {}
+                ContentPart::Image(image) => grids.push(processor.image_grid(image.height, image.width)?),
+                ContentPart::Video(video) => {
+                    let size = video.frames.first().map_or([0; 2], |frame| [frame.height, frame.width]);
+                    let frames = video.frames.len().max(MIN_VIDEO_FRAMES);
+                    grids.push(processor.video_grid(frames, size, self.video_format(video))?);
+                }
+            }
+        }
+        processor.question_size(&prompt(conversation), &grids)
+    }
+
+    /// The sizes of the model.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        self.model.config()
+    }
+
+    fn video_format(&self, video: &Video<'_>) -> VideoFormat {
+        let size = self.window_format().map(|format| format.size);
+        VideoFormat { fps: video.fps, sampling: video.sampling, size }
+    }
+
+    /// Answers in words, each found by its own options.
     ///
     /// # Errors
     /// When the network does not take a question.
-    pub fn generate(
+    pub fn complete(
         &self,
-        conversations: &[Conversation<'_>],
-        generation: GenerationConfig,
-        first_tokens: usize,
+        asked: &[(&Conversation<'_>, &CompletionOptions)],
+        listener: &dyn CompletionListener,
     ) -> Result<Vec<Completion>, VlmError> {
-        let mut said = Vec::with_capacity(conversations.len());
         // Sampled answers go one by one: a sample must not depend on the rest of the batch.
-        let batch_size = if generation.temperature > 0.0 { 1 } else { BATCH_SIZE };
-        for chunk in conversations.chunks(batch_size) {
-            let inputs = chunk.iter().map(|asked| self.inputs(asked)).collect::<Result<Vec<_>, _>>()?;
-            let decoding = match generation.temperature {
-                temperature if temperature > 0.0 => Decoding::Sampled { temperature, seed: seed(&chunk[0]) },
-                _ => Decoding::Greedy,
-            };
-            let options = GenerateOptions { max_new_tokens: generation.max_new_tokens, decoding };
-            let answers = self.model.generate(&inputs, &options)?;
-            let top_logprobs_of_all = self.first_tokens(&inputs, first_tokens)?;
-            for ((inputs, tokens), top_logprobs) in inputs.iter().zip(&answers).zip(top_logprobs_of_all) {
-                said.push(Completion {
-                    text: self.model.processor().tokenizer().decode(tokens)?,
-                    prompt_tokens: inputs.len(),
-                    completion_tokens: tokens.len(),
-                    is_truncated: tokens.len() >= generation.max_new_tokens,
-                    top_logprobs,
-                });
-            }
+        let is_sampled = asked.iter().any(|(_, options)| options.temperature > 0.0);
+        let batch_size = if is_sampled { 1 } else { BATCH_SIZE };
+        let mut said = Vec::with_capacity(asked.len());
+        for (at, chunk) in asked.chunks(batch_size).enumerate() {
+            said.extend(self.complete_together(chunk, at * batch_size, listener)?);
         }
         Ok(said)
     }
 
-    fn first_tokens(&self, inputs: &[Inputs], count: usize) -> Result<Vec<Vec<(String, f32)>>, VlmError> {
-        if count == 0 {
-            return Ok(vec![Vec::new(); inputs.len()]);
-        }
-        let vocabulary: Vec<u32> = (0..self.model.config().text.vocab as u32).collect();
+    /// Answers of one batch, whose first question has this number.
+    fn complete_together(
+        &self,
+        asked: &[(&Conversation<'_>, &CompletionOptions)],
+        first: usize,
+        listener: &dyn CompletionListener,
+    ) -> Result<Vec<Completion>, VlmError> {
         let tokenizer = self.model.processor().tokenizer();
-        let likeliest = |logits: Vec<f32>| {
-            let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            let sum: f64 = logits.iter().map(|logit| f64::from(logit - largest).exp()).sum();
-            let rest = largest + sum.ln() as f32;
-            let mut order: Vec<u32> = vocabulary.clone();
-            order.sort_by(|a, b| logits[*b as usize].total_cmp(&logits[*a as usize]));
-            let token = |id: &u32| Ok((tokenizer.decode(&[*id])?, logits[*id as usize] - rest));
-            order.iter().take(count).map(token).collect()
+        let inputs = asked.iter().map(|(asked, _)| self.inputs(asked)).collect::<Result<Vec<_>, _>>()?;
+        let begin = |(asked, options): &(&Conversation<'_>, &'_ CompletionOptions)| seed_of(asked, options);
+        let seeds: Vec<u64> = asked.iter().map(begin).collect();
+        let mut answers: Vec<AnswerUnderWay<'_>> = asked
+            .iter()
+            .zip(&seeds)
+            .map(|((_, options), seed)| AnswerUnderWay::new(options, *seed))
+            .collect();
+        let longest = asked.iter().map(|(_, options)| options.max_new_tokens).max().unwrap_or(0);
+        let mut failed = None;
+        let mut choose = |row: usize, logits: &[f32]| {
+            if !listener.is_waiting(first + row) {
+                return None;
+            }
+            let mut tell =
+                |text: &str, token: Option<&CompletionToken>| listener.piece(first + row, text, token);
+            answers[row].next(tokenizer, logits, &mut tell).unwrap_or_else(|error| {
+                failed = Some(error);
+                None
+            })
         };
-        self.model.label_logits(inputs, &vocabulary)?.into_iter().map(likeliest).collect()
+        self.model.generate_by(&inputs, longest, &mut choose)?;
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(answers
+                .into_iter()
+                .zip(&inputs)
+                .map(|(answer, inputs)| answer.completion(inputs.len()))
+                .collect()),
+        }
     }
+}
+
+fn seed_of(asked: &Conversation<'_>, options: &CompletionOptions) -> u64 {
+    if options.temperature > 0.0 && options.seed.is_none() { seed(asked) } else { 0 }
 }
 
 impl TrendModel for LocalVlm {
@@ -235,8 +289,22 @@ impl TrendModel for LocalVlm {
                 }
                 Ok(answers)
             }
+            AnswerMode::Words(words) => {
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                let mut answers = Vec::with_capacity(conversations.len());
+                for chunk in conversations.chunks(self.batch_size()) {
+                    let inputs = chunk.iter().map(|asked| self.inputs(asked)).collect::<Result<Vec<_>, _>>();
+                    let logprobs =
+                        inputs.and_then(|inputs| self.word_logprobs(&inputs, &words)).map_err(failed)?;
+                    answers.extend(logprobs.into_iter().map(Answer::WordLogprobs));
+                }
+                Ok(answers)
+            }
             AnswerMode::Text(generation) => {
-                let said = self.generate(conversations, *generation, 0).map_err(failed)?;
+                let GenerationConfig { max_new_tokens, temperature } = *generation;
+                let options = CompletionOptions::at_temperature(temperature, max_new_tokens);
+                let asked: Vec<_> = conversations.iter().map(|asked| (asked, &options)).collect();
+                let said = self.complete(&asked, &NoListener).map_err(failed)?;
                 Ok(said.into_iter().map(|said| Answer::Text(said.text)).collect())
             }
         }
@@ -290,7 +358,7 @@ fn prompt(conversation: &Conversation<'_>) -> String {
 mod tests {
     use std::borrow::Cow;
 
-    use plaudit_nn::qwen3_vl::{PromptLayout, trend_question, window};
+    use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout, trend_question, window};
 
     use super::*;
 
@@ -300,7 +368,10 @@ mod tests {
 
     #[test]
     fn a_window_is_written_as_rlinf_does() {
-        let video = || ContentPart::Video(Video { frames: vec![image()], fps: 24.0 });
+        let video = || {
+            let frames = vec![image()];
+            ContentPart::Video(Video { frames, fps: 24.0, sampling: FrameSampling::Sampled })
+        };
         let question = trend_question("Lift it.");
         let words = || ContentPart::Text(question.clone());
         let videos_first = Conversation { system: None, parts: vec![video(), video(), words()] };

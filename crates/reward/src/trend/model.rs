@@ -1,5 +1,7 @@
 //! Who answers: a vision-language model in this process, or a server that has one.
 
+use std::sync::Arc;
+
 use super::conversation::Conversation;
 use super::readout::LabelLogits;
 use crate::models::RewardModelError;
@@ -20,12 +22,14 @@ pub trait TrendModel: Send + Sync {
 }
 
 /// What is wanted of a model.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum AnswerMode {
-    /// How likely each label is. A model that cannot tell answers in words.
+    /// How likely each label is. A server that cannot tell is asked for words, in the whole run.
     Labels(GenerationConfig),
     /// Words.
     Text(GenerationConfig),
+    /// How likely each of these words begins the answer, among all tokens.
+    Words(Arc<[String]>),
 }
 
 impl AnswerMode {
@@ -34,6 +38,7 @@ impl AnswerMode {
     pub fn generation(&self) -> GenerationConfig {
         match self {
             Self::Labels(generation) | Self::Text(generation) => *generation,
+            Self::Words(_) => GenerationConfig { max_new_tokens: 1, temperature: 0.0 },
         }
     }
 }
@@ -54,6 +59,10 @@ pub enum Answer {
     Logits(LabelLogits),
     /// Words.
     Text(String),
+    /// The logarithms of the probabilities of the words that were asked for, in their order.
+    WordLogprobs(Vec<f32>),
+    /// Words whose probabilities were to be read, and among which is no label.
+    NoLabel(String),
     /// Nothing: nobody was there to answer, and the run is to go on regardless.
     Missing,
 }

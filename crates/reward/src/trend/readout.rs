@@ -99,6 +99,7 @@ impl ReadoutSettings {
     pub(crate) fn read(&self, answer: &Answer) -> ParsedAnswer {
         let (probabilities, label) = match answer {
             Answer::Missing => return ParsedAnswer::Missing,
+            Answer::NoLabel(_) | Answer::WordLogprobs(_) => return ParsedAnswer::Invalid,
             Answer::Logits(logits) => {
                 let probabilities = LabelProbabilities::of(*logits, self.temperature);
                 (probabilities, probabilities.map(|probabilities| probabilities.likeliest()))

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use plaudit_serve::{
-    Answer, AnswerResult, ApiError, Batching, ChatAnswer, Limits, Model, ModelInfo, Question, Scores, Server,
-    ServerSettings, TokenLogprob,
+    Answer, AnswerResult, ApiError, Asked, Batching, ChatAnswer, ChatChoice, Cost, Limits, Model, ModelInfo,
+    Question, Scores, Server, ServerSettings, Shutdown, TextPiece, TokenLogprob,
 };
 use serde_json::Value;
 
@@ -35,17 +35,19 @@ impl Model for Toy {
         &self.info
     }
 
-    fn check(&self, question: &Question) -> Result<(), ApiError> {
+    fn cost(&self, question: &Question) -> Result<Cost, ApiError> {
         match question {
             Question::Chat(chat) if chat.images().next().is_none() => Err(ApiError::invalid("no images")),
-            _ => Ok(()),
+            // A byte for each word.
+            Question::Chat(chat) => Ok(Cost { bytes: chat.last_text().len() }),
+            Question::Score(_) => Ok(Cost::default()),
         }
     }
 
-    fn answer(&self, questions: &[Question]) -> Vec<AnswerResult> {
-        self.batches.lock().unwrap().push(questions.len());
+    fn answer(&self, asked: &[Asked<'_>]) -> Vec<AnswerResult> {
+        self.batches.lock().unwrap().push(asked.len());
         std::thread::sleep(self.pause);
-        let answer = |question: &Question| match question {
+        let answer = |asked: &Asked<'_>| match asked.question {
             Question::Chat(chat) => {
                 let seen: Vec<String> = chat
                     .images()
@@ -54,10 +56,18 @@ impl Model for Toy {
                 let text = format!("{} | {}", chat.last_text(), seen.join(", "));
                 let top = vec![("positive".into(), -0.1), ("negative".into(), f32::NEG_INFINITY)];
                 let token_logprob = TokenLogprob { token: "positive".into(), logprob: -0.1, top };
-                let tokens = chat.top_logprobs.map(|_| vec![token_logprob]);
-                let (prompt_tokens, completion_tokens) = (7, 3);
-                let is_truncated = chat.max_tokens == Some(1);
-                Ok(Answer::Chat(ChatAnswer { text, tokens, prompt_tokens, completion_tokens, is_truncated }))
+                let token = chat.options.top_logprobs.map(|_| token_logprob);
+                for word in text.split_inclusive(' ') {
+                    asked.client.piece(0, &TextPiece { text: word.into(), token: token.clone() });
+                }
+                let choice = ChatChoice {
+                    text,
+                    tokens: token.map(|token| vec![token]),
+                    completion_tokens: 3,
+                    is_truncated: chat.options.max_tokens == Some(1),
+                    ..ChatChoice::default()
+                };
+                Ok(Answer::Chat(ChatAnswer { choices: vec![choice], prompt_tokens: 7 }))
             }
             Question::Score(block) => {
                 let bytes = block.height * block.width * 3;
@@ -67,7 +77,7 @@ impl Model for Toy {
                 Ok(Answer::Scores(Scores { columns: vec!["success".into()], numbers, success }))
             }
         };
-        questions.iter().map(answer).collect()
+        asked.iter().map(answer).collect()
     }
 }
 
@@ -76,7 +86,7 @@ pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) model: Arc<Toy>,
     pub(crate) stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Shutdown>>,
 }
 
 impl Running {
@@ -90,13 +100,19 @@ impl Running {
             address: "127.0.0.1:0".parse().unwrap(),
             token: token.map(String::from),
             limits,
-            batching: Batching { images: 64, wait: Duration::from_millis(5) },
+            batching: Batching { images: 64, wait: Duration::from_millis(5), work_bytes: limits.work_bytes },
         };
         let server = Server::bind(settings, model.clone()).unwrap();
         let (address, stop) = (server.address(), Arc::new(AtomicBool::new(false)));
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || server.run(|| stopped.load(Ordering::SeqCst)).unwrap());
         Self { address, model, stop, thread: Some(thread) }
+    }
+
+    /// Ends it, and how it ended.
+    pub(crate) fn end(mut self) -> Shutdown {
+        self.stop.store(true, Ordering::SeqCst);
+        self.thread.take().unwrap().join().unwrap()
     }
 
     pub(crate) fn connect(&self) -> TcpStream {

@@ -340,10 +340,10 @@ impl VlmTrainer {
             let [down, up] = ids.map(|id| numbers.remove(&id.0).unwrap_or_default());
             let shapes = ids.map(|id| self.specs[id.0].shape.clone());
             let LoraLayer { rank, scale, .. } = *lora_layer;
-            (lora_layer.layer.clone(), LoraWeights { rank, scale, down, up, shapes })
+            (lora_layer.layer.clone(), LoraWeights { rank, scale, down, up, shapes, magnitude: None })
         };
         let layers: BTreeMap<_, _> = lora_layers.into_iter().map(&mut lora).collect();
-        Ok(Some(Adapter { source: PathBuf::from("training"), layers }))
+        Ok(Some(Adapter::of_layers(PathBuf::from("training"), layers)))
     }
 
     /// Replaces the adapters by others of the same layers and rank.
@@ -352,6 +352,7 @@ impl VlmTrainer {
     /// When they are for other layers or of another rank; nothing is changed then.
     pub fn load_adapter(&mut self, adapter: &Adapter) -> Result<(), VlmError> {
         adapter.check(&self.architecture.network)?;
+        adapter.check_plain(&|name| self.base_tensor(name))?;
         self.check_adapter(adapter)?;
         let (mut numbers, mut scales) = (HashMap::new(), Vec::new());
         for lora_layer in self.lora_layers.iter_mut().flatten() {
@@ -384,6 +385,17 @@ impl VlmTrainer {
         match adapter.layers.keys().find(|name| !known(name)) {
             Some(name) => wrong(format!("changes `{}`, which has no adapter here", full_name(name))),
             None => Ok(()),
+        }
+    }
+
+    /// A tensor of the base, by the network's name. A GPU's copy is rounded, so that nothing can be compared with it.
+    fn base_tensor(&self, name: &str) -> Option<Vec<f32>> {
+        let is_tied_head = self.architecture.config.tied && name == "lm_head.weight";
+        let name = if is_tied_head { "language_model.embed_tokens.weight" } else { name };
+        let found = self.specs.iter().position(|spec| spec.name == name)?;
+        match &self.backend {
+            TrainBackend::Cpu(cpu) => Some(cpu.numbers(Id(found))),
+            TrainBackend::Gpu(_) => None,
         }
     }
 

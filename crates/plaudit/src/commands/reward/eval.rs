@@ -4,17 +4,20 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use plaudit_core::Seed;
 use plaudit_reward::audit::{conditioned, logits, score_of};
 use plaudit_reward::card::ModelCard;
 use plaudit_reward::dataset::Frames;
 use plaudit_reward::images::{Mistakes, ScoreCurve, curves};
-use plaudit_reward::metrics::{Confusion, Metrics, ProgressMetrics};
+use plaudit_reward::metrics::{Confusion, Metrics, ProgressIntervals, ProgressMetrics};
 use plaudit_reward::open::{ModelLocation, OpenClassifier};
 use plaudit_reward::train::{Evaluation, episode_scores};
 
+use super::audit::interval;
 use super::checkpoint::{PreparationArgs, only_served, probability, unfit, without_states};
 use super::data::{FrameReader, as_failure, views};
 use super::summary::measured;
+use super::windows::episodes::{EpisodeArgs, EpisodeEvalRun};
 use super::windows::eval::JudgeEvalRun;
 use super::windows::{JudgeArgs, refuse};
 use crate::cli::Verbosity;
@@ -28,13 +31,20 @@ use crate::progress::{ProgressBar, ProgressUpdate};
 ///
 /// Prints the metrics, and writes the score of every frame, episode by episode, as a table and as curves. A vision-language
 /// judge is measured on windows of `plaudit dataset windows`: what it calls better, worse and unclear against the labels,
-/// how calibrated its probabilities are, and how its votes go with the environment's own progress.
+/// how calibrated its probabilities are, and how its votes go with the environment's own progress. With --readout, a
+/// vision-language model, tuned or not, is measured on whole episodes: how its values rise in episodes that succeed, and whether
+/// they tell those from others.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit reward eval logs/20260801-12:00:00-pickcube_trend_sft \\
       windows/pickcube_trend/eval
   plaudit reward eval Qwen3-VL-4B-Instruct windows/eval/segments.jsonl \\
       --lora logs/sft/checkpoints/best_model
+  plaudit reward eval Qwen3-VL-4B-Instruct episodes --readout topreward \\
+      --task 'Pick up the red cube.'
+  plaudit reward eval Qwen3-VL-4B-Instruct episodes --readout words \\
+      --task 'Pick up the red cube.' --words Yes,No \\
+      --prompt 'Is this done: {task} Answer Yes or No.'
   plaudit reward eval logs/20260801-12:00:00-reward_training dataset/val.pt
   plaudit reward eval checkpoints/best_model logs/run/collected_data \\
       --threshold 0.6
@@ -63,12 +73,17 @@ pub struct Eval {
     /// What is said about a judge.
     #[command(flatten)]
     judge: JudgeArgs,
+    /// How it is asked about episodes.
+    #[command(flatten)]
+    episodes: EpisodeArgs,
 }
 
 /// Episodes that are shown.
 const EPISODES_SHOWN: usize = 40;
 /// Mistakes of each kind that are shown.
 const SHOWN: usize = 16;
+/// Bootstrap resamples of episodes behind an interval.
+pub(super) const RESAMPLES: u64 = 200;
 /// Frames scored at a time.
 const BATCH: usize = 256;
 
@@ -78,9 +93,15 @@ impl Eval {
         match self.judge.locate(&self.model)? {
             ModelLocation::VisionLanguage(judge) => {
                 let flags = [("--threshold", self.threshold.is_some())];
-                let given = [&flags[..], &self.rules.given(), &self.preparation.given()].concat();
-                refuse(&given, "a vision-language judge")?;
+                refuse(&[&flags[..], &self.preparation.given()].concat(), "a vision-language judge")?;
                 let (asked, output) = (&self.judge, self.output_dir.clone());
+                if let Some(readout) = self.episodes.readout {
+                    let (episodes, rules) = (&self.episodes, &self.rules);
+                    let (data, json) = (&self.data[..], self.json);
+                    return EpisodeEvalRun { judge, asked, episodes, rules, readout, data, output, json }
+                        .run(verbosity);
+                }
+                refuse(&self.rules.given(), "a vision-language judge")?;
                 JudgeEvalRun { judge, asked, data: &self.data, output, json: self.json }.run(verbosity)
             }
             ModelLocation::Classifier(_) => self.measure_classifier(verbosity),
@@ -90,6 +111,7 @@ impl Eval {
 
     fn measure_classifier(&self, verbosity: Verbosity) -> Result<(), Failure> {
         self.judge.refuse_for_classifier()?;
+        refuse(&[("--readout", self.episodes.readout.is_some())], "an image classifier")?;
         let OpenClassifier { card, scorer, .. } =
             self.preparation.open(&self.model, self.judge.device.choice(), verbosity)?;
         let frames = self.frames(&card, verbosity)?;
@@ -119,7 +141,10 @@ impl Eval {
         // Decisions are those of a reward with these scores.
         let metrics =
             evaluation.metrics.with_calls(Confusion::at(&scores, &truth, f64::from(threshold as f32)));
-        let progress = in_episodes(&frames).then(|| ProgressMetrics::of(&episode_scores(&frames, &scores)));
+        let episodes = in_episodes(&frames).then(|| episode_scores(&frames, &scores));
+        let progress = episodes.as_ref().map(|episodes| ProgressMetrics::of(episodes));
+        let intervals =
+            episodes.as_ref().map(|episodes| ProgressIntervals::of(episodes, RESAMPLES, Seed::new(0)));
         let folder = output_folder(self.output_dir.clone())?;
         write_results(&folder, &frames, &scores, threshold)?;
         if self.json {
@@ -127,12 +152,13 @@ impl Eval {
                 "model": self.model.display().to_string(),
                 "metrics": metrics,
                 "progress": progress,
+                "progress_intervals": intervals,
                 "loss": evaluation.loss,
                 "output_dir": folder.display().to_string(),
             });
             return console::print(&format!("{value}\n"));
         }
-        let progress = progress.map(|progress| progress_line(&progress)).unwrap_or_default();
+        let progress = intervals.map(|intervals| progress_line(&intervals)).unwrap_or_default();
         let page = page(&metrics, &frames);
         console::print(&format!("{page}{progress}  written to   {}\n", folder.display()))
     }
@@ -168,14 +194,13 @@ fn in_episodes(frames: &Frames) -> bool {
 }
 
 /// How well scores follow the progress of episodes, in a line.
-fn progress_line(progress: &ProgressMetrics) -> String {
-    let some = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.4}"));
+fn progress_line(progress: &ProgressIntervals) -> String {
     format!(
         "  value-order correlation {}, Kendall's tau {} (up to success, {} episodes); AUC of last frames {}\n",
-        some(progress.voc),
-        some(progress.kendall),
+        interval(progress.voc),
+        interval(progress.kendall),
         progress.successful_episodes,
-        some(progress.last_frame_auc)
+        interval(progress.last_frame_auc)
     )
 }
 

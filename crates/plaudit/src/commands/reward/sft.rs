@@ -132,7 +132,7 @@ fn new_training<'a>(
     ranks: usize,
 ) -> Result<JudgeTraining<'a>, Failure> {
     let settings = build::judge_training(loaded, data.train.len())?;
-    let judge = build::judge(loaded, &data.train.prompts(), ranks)?;
+    let judge = build::judge(loaded, data, ranks)?;
     JudgeTraining::new(judge.trainer, judge.save, &data.train, data.val.as_ref(), settings).map_err(failure)
 }
 

@@ -14,7 +14,8 @@ use plaudit_reward::dataset::ViewKey;
 use plaudit_reward::endpoint::IMAGE_CLASSIFIER;
 use plaudit_reward::open::OpenClassifier;
 use plaudit_serve::{
-    Answer, AnswerResult, ApiError, Chat, ChatAnswer, FrameBlock, Image, Model, ModelInfo, Question, Scores,
+    Answer, AnswerResult, ApiError, Asked, Chat, ChatAnswer, ChatChoice, Cost, FrameBlock, Image, Model,
+    ModelInfo, Question, Scores, TextPiece,
 };
 use serde_json::json;
 
@@ -177,7 +178,8 @@ impl ServedClassifier {
             change if change < -MAX_UNCLEAR_CHANGE => "negative".into(),
             _ => "unclear".into(),
         };
-        ChatAnswer { text, tokens: None, prompt_tokens: 0, completion_tokens: 0, is_truncated: false }
+        let choice = ChatChoice { text, ..ChatChoice::default() };
+        ChatAnswer { choices: vec![choice; chat.options.choices], prompt_tokens: 0 }
     }
 }
 
@@ -222,11 +224,15 @@ impl Model for ServedClassifier {
         &self.info
     }
 
-    fn check(&self, question: &Question) -> Result<(), ApiError> {
-        self.shown(question).map(|_| ())
+    fn cost(&self, question: &Question) -> Result<Cost, ApiError> {
+        if let Question::Chat(chat) = question {
+            refuse_token_options(chat)?;
+        }
+        self.shown(question).map(|_| Cost::default())
     }
 
-    fn answer(&self, questions: &[Question]) -> Vec<AnswerResult> {
+    fn answer(&self, asked: &[Asked<'_>]) -> Vec<AnswerResult> {
+        let questions: Vec<&Question> = asked.iter().map(|asked| asked.question).collect();
         let shown: Vec<_> = questions.iter().map(|question| self.shown(question)).collect();
         let mut answers: Vec<Option<AnswerResult>> = vec![None; questions.len()];
         let mut sizes: Vec<[usize; 2]> = shown.iter().flatten().map(|(_, size)| *size).collect();
@@ -243,7 +249,7 @@ impl Model for ServedClassifier {
             let mut from = 0;
             for at in together {
                 let count = of(&at).len();
-                let answer = |scores: &Vec<f32>| self.answered(&questions[at], &scores[from..from + count]);
+                let answer = |scores: &Vec<f32>| self.answered(questions[at], &scores[from..from + count]);
                 answers[at] = Some(scored.as_ref().map(answer).map_err(Clone::clone));
                 from += count;
             }
@@ -253,7 +259,39 @@ impl Model for ServedClassifier {
             (Err(error), None) => Err(error.clone()),
             (Ok(_), None) => Err(ApiError::failed("the model did not see the request")),
         };
-        answers.into_iter().enumerate().map(refused).collect()
+        let answers: Vec<AnswerResult> = answers.into_iter().enumerate().map(refused).collect();
+        for (asked, answer) in asked.iter().zip(&answers) {
+            tell(asked, answer);
+        }
+        answers
+    }
+}
+
+/// A client that reads along gets the whole answer at once: it is one word.
+fn tell(asked: &Asked<'_>, answer: &AnswerResult) {
+    if let Ok(Answer::Chat(answer)) = answer {
+        for (number, choice) in answer.choices.iter().enumerate() {
+            asked.client.piece(number, &TextPiece { text: choice.text.clone(), token: None });
+        }
+    }
+}
+
+/// An answer that is a number or a word has no tokens that could be steered. What makes no difference to the only answer there is
+/// (temperature, nucleus, seed, penalties) is taken.
+fn refuse_token_options(chat: &Chat) -> Result<(), ApiError> {
+    let options = &chat.options;
+    let given = [
+        ("stop", !options.stop.is_empty()),
+        ("logit_bias", !options.logit_bias.is_empty()),
+        ("label_logits", !options.label_logits.is_empty()),
+        ("label_logprobs", !options.label_logprobs.is_empty()),
+        ("mm_processor_kwargs", options.samples_frames.is_some()),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((key, _)) => {
+            Err(ApiError::invalid(format!("{key}: this model is an image classifier, and has no tokens")))
+        }
+        None => Ok(()),
     }
 }
 

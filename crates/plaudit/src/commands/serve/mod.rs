@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::Args;
 use plaudit_nn::classifier::Device;
 use plaudit_reward::open::{Capabilities, ModelInput, ModelLocation};
-use plaudit_serve::{Batching, Limits, Model, Server, ServerSettings};
+use plaudit_serve::{Batching, Limits, Model, Server, ServerSettings, Shutdown};
 use serde_json::{Map, Value, json};
 
 use self::token::Token;
@@ -27,8 +27,8 @@ use crate::run::{interrupted, listen_for_interrupts};
 ///
 /// Speaks the OpenAI chat protocol with images (/v1/chat/completions, /v1/models) and a plain one for frames as bytes
 /// (/v1/score). Requests that arrive together are answered together; when too many wait, further ones get 503 and a
-/// Retry-After. /healthz and /metrics are for monitoring. It listens on this machine alone unless --host says
-/// otherwise, and then wants a token. Ctrl-C finishes what is under way. See docs/serve.md.
+/// Retry-After. /health and /metrics are for monitoring. It listens on this machine alone unless --host says
+/// otherwise, and then wants a token. A judge of `reward sft` is asked as it was tuned. Ctrl-C finishes what is under way. See docs/serve.md.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit serve logs/20260801-12:00:00-reward_training
@@ -76,6 +76,13 @@ pub struct Command {
     /// Vision-language model: the task in words, for windows of frames that come as bytes
     #[arg(long, value_name = "WORDS")]
     task: Option<String>,
+    /// Vision-language model: images of a chat are the frames of N cameras, all of the first, then all of the next [default: as
+    /// it was tuned; one that was not sees images]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
+    cameras: Option<u32>,
+    /// Vision-language model: seconds of computing for one request, by an estimate; a longer one gets 413
+    #[arg(long, value_name = "SECS", default_value_t = 60.0, value_parser = seconds)]
+    max_time: f64,
     /// Vision-language model: compute with 16 bits
     #[arg(long)]
     bf16: bool,
@@ -99,6 +106,9 @@ pub struct Command {
     /// Megapixels of one image
     #[arg(long, value_name = "MP", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..1000))]
     max_image: u32,
+    /// Mebibytes of memory for all requests: half as sent and decoded, half for the model's work
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..1_048_576))]
+    max_memory: u32,
     /// Images of one chat request
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     max_images: u32,
@@ -112,9 +122,17 @@ struct ServeOptions {
     verbosity: Verbosity,
     lora: Option<PathBuf>,
     task: Option<String>,
+    cameras: Option<usize>,
+    max_time: f64,
     bf16: bool,
     int8: bool,
     device: DeviceChoice,
+}
+
+/// A number of seconds above 0.
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0 && *seconds <= 86_400.0);
+    seconds.ok_or_else(|| "give a number of seconds above 0, up to 86400".into())
 }
 
 impl ServeOptions {
@@ -166,6 +184,8 @@ impl Command {
             verbosity,
             lora: self.lora.clone(),
             task: self.task.clone(),
+            cameras: self.cameras.map(|cameras| cameras as usize),
+            max_time: self.max_time,
             bf16: self.bf16,
             int8: self.int8,
             device: self.device.choice(),
@@ -174,10 +194,11 @@ impl Command {
         let settings = ServerSettings {
             address: SocketAddr::new(self.host, self.port),
             token: token.map(Token::into_inner),
-            limits: self.limits(),
+            limits: self.limits()?,
             batching: Batching {
                 images: self.max_batch as usize,
                 wait: Duration::from_millis(self.max_wait),
+                work_bytes: self.half_memory(),
             },
         };
         let open = settings.token.is_none();
@@ -193,9 +214,20 @@ impl Command {
         }
         // For people and for scripts, which wait for this line.
         console::print(&format!("listening on http://{}\n", server.address()))?;
-        server.run(interrupted).map_err(|error| Failure::runtime(error, None))?;
+        let Shutdown { answered, cut } =
+            server.run(interrupted).map_err(|error| Failure::runtime(error, None))?;
+        if cut > 0 {
+            let all = answered + cut;
+            let message =
+                format!("stopped; {cut} of {all} requests under way were cut off without an answer");
+            return Err(Failure::runtime(message, None));
+        }
         if !verbosity.quiet {
-            console::eprintln("stopped; what was under way is answered");
+            console::eprintln(&match answered {
+                0 => "stopped; nothing was under way".into(),
+                1 => "stopped; the request under way was answered".to_string(),
+                all => format!("stopped; all {all} requests under way were answered"),
+            });
         }
         Ok(())
     }
@@ -220,6 +252,7 @@ impl Command {
                     ("--task", options.task.is_some()),
                     ("--bf16", options.bf16),
                     ("--int8", options.int8),
+                    ("--cameras", options.cameras.is_some()),
                 ];
                 ServeOptions::refuse(&flags, "an image classifier")?;
                 let model = classifier::open(&path, options)?;
@@ -243,15 +276,27 @@ impl Command {
         Err(Failure::usage(message, help))
     }
 
-    fn limits(&self) -> Limits {
-        let (body_bytes, defaults) = ((self.max_body as usize) << 20, Limits::default());
-        Limits {
+    /// Half of the memory in bytes: for requests, and for the model's work.
+    fn half_memory(&self) -> usize {
+        (self.max_memory as usize) << 19
+    }
+
+    fn limits(&self) -> Result<Limits, Failure> {
+        let body_bytes = (self.max_body as usize) << 20;
+        if body_bytes.saturating_mul(4) > self.half_memory() {
+            let message =
+                format!("requests of {} MiB need more memory than {} MiB", self.max_body, self.max_memory);
+            let help = format!("give --max-memory {} or more, or less --max-body", self.max_body as u64 * 8);
+            return Err(Failure::usage(message, help));
+        }
+        Ok(Limits {
             body_bytes,
             image_pixels: self.max_image as usize * 1_000_000,
             images: self.max_images as usize,
-            memory_bytes: defaults.memory_bytes.max(body_bytes * 4),
+            memory_bytes: self.half_memory(),
+            work_bytes: self.half_memory(),
             queue: self.max_queue as usize,
-            ..defaults
-        }
+            ..Limits::default()
+        })
     }
 }

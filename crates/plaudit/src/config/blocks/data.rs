@@ -2,7 +2,7 @@
 
 use super::reward::PromptLayout;
 use crate::config::block::{OneOrMore, block, choice};
-use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, SHARE};
+use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, Range, SHARE};
 
 choice! {
     /// What a dataset of windows is.
@@ -156,6 +156,13 @@ block! {
         loss: LearnedTokens = LearnedTokens::Answer,
         /// Windows: where the text of a prompt stands. A judge is prompted as it was trained.
         prompt_layout: PromptLayout = PromptLayout::VideosFirst,
+        /// Windows: frames per second of the episodes, which the timestamps in a prompt go by. 24 is RLinf's, whatever the episodes are. A
+        /// judge is shown windows at the rate it was trained with.
+        #[range(Range::Within(0.001, 1000.0))]
+        video_fps: f64 = 24.0,
+        /// Windows: height and width that frames are brought to before the model's processor sees them, which bounds their tokens. Not
+        /// set: as they are. A judge is shown frames in the size it was trained with.
+        frame_size: Option<[u64; 2]> = None,
         /// Windows: longest prompt, in tokens.
         #[range(AT_LEAST_ONE)]
         max_prompt_length: u64 = 4096,

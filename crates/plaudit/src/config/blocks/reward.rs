@@ -66,6 +66,25 @@ choice! {
         Logits = "logits",
         /// From words: the model generates an answer, which is parsed.
         Text = "text",
+        /// A number from how likely `words` are; the number is the reward. `input_builder_params.prompt` asks for them.
+        Words = "words",
+        /// TOPReward: the log-probability that a model which was tuned for nothing calls the task done (`True`). Windows should hold the
+        /// episode so far: `history_size` at least as long as an episode.
+        Topreward = "topreward",
+    }
+}
+
+choice! {
+    /// What is made of how likely words are.
+    WordMeasure = plaudit_reward::trend::WordMeasure {
+        /// The probability of the first word among them.
+        Probability = "probability",
+        /// The mean of `word_values`, by how likely each word is among them.
+        ExpectedScore = "expected_score",
+        /// The logarithm of how many times likelier the first word is than the others together.
+        LogOdds = "log_odds",
+        /// The logarithm of the first word's probability among all tokens.
+        Logprob = "logprob",
     }
 }
 
@@ -434,6 +453,12 @@ block! {
         infer_micro_batch_size: u64 = 0,
         /// Judge: how its answer is read.
         readout: Readout = Readout::Logits,
+        /// Judge, with `readout: words`: the words, each of which must begin with another token, such as `[Yes, No]`.
+        words: Vec<String> = Vec::new(),
+        /// Judge, with `readout: words`: what each word is worth (with `word_measure: expected_score`).
+        word_values: Vec<f64> = Vec::new(),
+        /// Judge, with `readout: words`: what is made of how likely the words are.
+        word_measure: WordMeasure = WordMeasure::Probability,
         /// Judge: where the text of its prompt stands; as it was tuned, unless written.
         prompt_layout: PromptLayout = PromptLayout::VideosFirst,
         /// Judge: what the labels' logits are divided by before they become probabilities. Not set: as fitted by an audit of
@@ -443,9 +468,13 @@ block! {
         /// Judge: where better and worse are less than this apart in probability, the answer counts as unclear.
         #[range(SHARE)]
         abstain_band: f64 = 0.0,
+        /// Judge: the run stops where more than this share of the last 200 answers (20 at least) is none of those asked for. 1: never.
+        #[range(SHARE)]
+        max_invalid: f64 = 0.5,
         /// Judge: the expected reward under the labels' probabilities, not the reward of the likeliest label alone.
         soft_reward: bool = true,
-        /// Judge, with `reward_mode: potential`: votes in a row that bring the potential to three quarters of its bound.
+        /// Judge, with `reward_mode: potential`: votes in a row that bring the potential to three quarters of its bound. A number read from
+        /// `words` is divided by it instead.
         #[range(POSITIVE)]
         potential_votes: f64 = 10.0,
         /// Judge, with `reward_mode: potential`: the value of the potential when the task itself ends an episode.

@@ -1,6 +1,7 @@
 //! A vision-language judge and the labelled windows it is measured on.
 
 pub(super) mod audit;
+pub(super) mod episodes;
 pub(super) mod eval;
 mod page;
 
@@ -31,7 +32,7 @@ pub(super) struct JudgeArgs {
     /// Where the text of the prompt stands [default: as the judge was tuned, or videos-first]
     #[arg(long, value_name = "LAYOUT", value_parser = flag_words::<PromptLayout>(&["videos-first", "shared-prefix"]))]
     prompt_layout: Option<PromptLayout>,
-    /// Show every frame of a window, not four of five as Qwen3-VL's processor does
+    /// Show every frame of a window [default: as the judge was tuned, or four of five as Qwen3-VL's processor does]
     #[arg(long)]
     all_frames: bool,
     /// Show the main view alone
@@ -82,13 +83,20 @@ pub(super) fn refuse(flags: &[(&str, bool)], what: &str) -> Result<(), Failure> 
 /// A judge, ready to score windows.
 fn bench(folder: JudgeFolder, asked: &JudgeArgs, data: &[PathBuf]) -> Result<JudgeBench, Failure> {
     let windows = JudgeBench::read_windows(data, asked.views()).map_err(failure)?;
-    let frames = if asked.all_frames { FrameSampling::All } else { FrameSampling::Sampled };
     let (device, precision) = judge_device(asked.device.choice(), asked.bf16).map_err(no_gpu)?;
     let quantization = if asked.int8 { Quantization::Int8 } else { Quantization::None };
-    let options = OpenOptions { device, precision, quantization, frames, ..OpenOptions::default() };
+    let options = OpenOptions { device, precision, quantization, ..OpenOptions::default() };
     let OpenVlm { folder, model: judge, .. } = OpenVlm::open(folder, &options).map_err(unopened)?;
     let tuned = || judge.card().and_then(|card| card.prompt_layout);
     let layout = asked.prompt_layout.or_else(tuned).unwrap_or_default();
-    let input_format = InputFormat { layout, frames, ..InputFormat::default() };
+    let tuned = judge.window_format();
+    let frames = match (asked.all_frames, tuned) {
+        (true, _) => FrameSampling::All,
+        (false, Some(tuned)) => tuned.sampling,
+        (false, None) => FrameSampling::Sampled,
+    };
+    let default = InputFormat::default();
+    let fps = tuned.map_or(default.fps, |tuned| tuned.fps);
+    let input_format = InputFormat { layout, frames, fps, size: tuned.map(|tuned| tuned.size) };
     Ok(JudgeBench { folder, judge, windows, input_format })
 }

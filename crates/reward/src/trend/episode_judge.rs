@@ -1,0 +1,294 @@
+//! What a judge says of whole episodes: how far they are at several points, or which of two gets further.
+
+use plaudit_core::Seed;
+use plaudit_data::convert::window_prompt;
+use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout};
+
+use super::conversation::{ContentPart, Conversation, RgbImage, Video};
+use super::model::{Answer, AnswerMode, GenerationConfig, TrendModel};
+use super::readout::{ParsedAnswer, ReadoutSettings};
+use super::word_readout::WordReadout;
+use crate::audit::{Interval, bootstrap_interval};
+use crate::dataset::Frames;
+use crate::models::RewardModelError;
+
+/// Frames per second that a prefix is shown at, once few enough of its frames are chosen: what Qwen3-VL is used to.
+const PREFIX_FPS: f64 = 2.0;
+/// The longest answer to a question about many frames.
+const MAX_NEW_TOKENS: usize = 512;
+
+/// Asks a judge about episodes.
+pub struct EpisodeJudge<'a> {
+    /// Who answers.
+    pub model: &'a dyn TrendModel,
+    /// What the episodes are to achieve.
+    pub task: String,
+    /// Where the words stand.
+    pub layout: PromptLayout,
+    /// Points of an episode that are asked about.
+    pub points: usize,
+    /// Frames of a prefix that are shown at most.
+    pub max_frames: usize,
+    /// How it is asked.
+    pub readout: EpisodeReadout,
+}
+
+/// How a judge is asked about an episode.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EpisodeReadout {
+    /// Whether windows show progress, as it was tuned; votes add up.
+    Trend {
+        /// Frames of a window.
+        window: usize,
+        /// Frames per second.
+        fps: f64,
+        /// Which frames it sees.
+        sampling: FrameSampling,
+        /// What is asked; not set: RLinf's question about the task.
+        question: Option<String>,
+        /// How answers are read.
+        settings: ReadoutSettings,
+    },
+    /// A number of each prefix, from how likely words are.
+    Words {
+        /// What is asked; `{task}` is filled in.
+        prompt: String,
+        /// How answers are read.
+        readout: WordReadout,
+    },
+    /// Generative value learning (GVL): the percentages of all points at once, their frames in random order.
+    Gvl,
+}
+
+/// How far an episode is at some points.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EpisodeValues {
+    /// The points, by frame.
+    pub points: Vec<usize>,
+    /// How far it is there; no number where the judge said none.
+    pub values: Vec<Option<f64>>,
+    /// Questions that were asked.
+    pub questions: usize,
+}
+
+impl EpisodeJudge<'_> {
+    /// How far an episode is; `episode` are the numbers of its frames, in order.
+    ///
+    /// # Errors
+    /// When the model cannot be asked.
+    pub fn values(&self, frames: &Frames, episode: &[usize]) -> Result<EpisodeValues, RewardModelError> {
+        match &self.readout {
+            EpisodeReadout::Trend { window, .. } => self.votes(frames, episode, *window),
+            EpisodeReadout::Words { prompt, readout } => self.prefixes(frames, episode, prompt, readout),
+            EpisodeReadout::Gvl => self.percentages(frames, episode),
+        }
+    }
+
+    fn votes(
+        &self,
+        frames: &Frames,
+        episode: &[usize],
+        window: usize,
+    ) -> Result<EpisodeValues, RewardModelError> {
+        let EpisodeReadout::Trend { fps, sampling, question, settings, .. } = &self.readout else {
+            return Ok(EpisodeValues { points: Vec::new(), values: Vec::new(), questions: 0 });
+        };
+        let cameras = frames.views().len();
+        let question = question.clone().unwrap_or_else(|| window_prompt(&self.task, window, cameras - 1));
+        let windows: Vec<&[usize]> = episode.chunks(window).filter(|some| some.len() == window).collect();
+        let asked: Vec<Conversation<'_>> =
+            windows.iter().map(|some| self.asked(videos(frames, some, *fps, *sampling), &question)).collect();
+        let generation = GenerationConfig { max_new_tokens: 1, temperature: 0.0 };
+        let answers = self.model.answer(&asked, &AnswerMode::Labels(generation))?;
+        let mut sum = 0.0;
+        let value = |answer: &Answer| match settings.read(answer) {
+            ParsedAnswer::Label(_, probabilities) => {
+                sum += f64::from(probabilities.vote());
+                Some(sum)
+            }
+            ParsedAnswer::Invalid | ParsedAnswer::Missing => None,
+        };
+        let values = answers.iter().map(value).collect();
+        let points = (1..=windows.len()).map(|number| number * window - 1).collect();
+        Ok(EpisodeValues { points, values, questions: windows.len() })
+    }
+
+    fn prefixes(
+        &self,
+        frames: &Frames,
+        episode: &[usize],
+        prompt: &str,
+        readout: &WordReadout,
+    ) -> Result<EpisodeValues, RewardModelError> {
+        let points = spread(episode.len(), self.points);
+        let question = prompt.replace("{task}", &self.task);
+        let prefix = |end: &usize| {
+            let shown: Vec<usize> =
+                spread(end + 1, self.max_frames).into_iter().map(|at| episode[at]).collect();
+            self.asked(videos(frames, &shown, PREFIX_FPS, FrameSampling::All), &question)
+        };
+        let asked: Vec<Conversation<'_>> = points.iter().map(prefix).collect();
+        let answers = self.model.answer(&asked, &AnswerMode::Words(readout.words().into()))?;
+        let value = |answer: &Answer| match answer {
+            Answer::WordLogprobs(logprobs) => readout.number(logprobs),
+            _ => None,
+        };
+        let questions = asked.len();
+        Ok(EpisodeValues { values: answers.iter().map(value).collect(), points, questions })
+    }
+
+    fn percentages(&self, frames: &Frames, episode: &[usize]) -> Result<EpisodeValues, RewardModelError> {
+        let points = spread(episode.len(), self.points);
+        // In an order that tells nothing, and is the same in every run.
+        let mut order: Vec<usize> = (0..points.len()).collect();
+        let name = frames.origin(episode[0]).episode;
+        Seed::new(0).purpose("gvl").purpose(name).rng().shuffle(&mut order);
+        let image = |at: usize| ContentPart::Image(rgb_image(frames, episode[at], 0));
+        let mut parts = vec![
+            ContentPart::Text(format!(
+                "You are an expert roboticist who says how complete a task is in frames of a robot. The task: {} \
+                 Completion is from 0 to 100 percent, where 100 is the whole task. Initial scene, at 0 percent:",
+                self.task
+            )),
+            image(0),
+            ContentPart::Text("The next frames are in random order.".into()),
+        ];
+        for (number, place) in order.iter().enumerate() {
+            parts.push(ContentPart::Text(format!("Frame {}:", number + 1)));
+            parts.push(image(points[*place]));
+        }
+        let count = points.len();
+        parts.push(ContentPart::Text(format!(
+            "How complete is the task in each of the {count} frames? Answer with one line for each, such as `Frame 1: 40%`."
+        )));
+        let generation = GenerationConfig { max_new_tokens: MAX_NEW_TOKENS, temperature: 0.0 };
+        let asked = [Conversation { system: None, parts }];
+        let answers = self.model.answer(&asked, &AnswerMode::Text(generation))?;
+        let said = match answers.first() {
+            Some(Answer::Text(text)) => frame_percentages(text, count),
+            _ => vec![None; count],
+        };
+        let mut values = vec![None; count];
+        for (number, place) in order.iter().enumerate() {
+            values[*place] = said[number];
+        }
+        Ok(EpisodeValues { points, values, questions: 1 })
+    }
+
+    /// The probability that the first of two episodes gets further, asked in both orders.
+    ///
+    /// # Errors
+    /// When the model cannot be asked.
+    pub fn preference(
+        &self,
+        frames: &Frames,
+        [first, second]: [&[usize]; 2],
+    ) -> Result<Option<f64>, RewardModelError> {
+        let readout = WordReadout::preference();
+        let clip = |episode: &[usize]| {
+            let shown: Vec<usize> =
+                spread(episode.len(), self.max_frames).into_iter().map(|at| episode[at]).collect();
+            videos(frames, &shown, PREFIX_FPS, FrameSampling::All)
+        };
+        let asked = [[first, second], [second, first]].map(|[one, other]| {
+            let mut parts = vec![ContentPart::Text("First clip:".into())];
+            parts.extend(clip(one));
+            parts.push(ContentPart::Text("Second clip:".into()));
+            parts.extend(clip(other));
+            parts.push(ContentPart::Text(format!(
+                "Which clip gets further with this task: {} Answer with exactly one word: first or second.",
+                self.task
+            )));
+            Conversation { system: None, parts }
+        });
+        let answers = self.model.answer(&asked, &AnswerMode::Words(readout.words().into()))?;
+        let number = |answer: Option<&Answer>| match answer {
+            Some(Answer::WordLogprobs(logprobs)) => readout.number(logprobs),
+            _ => None,
+        };
+        let (as_shown, swapped) = (number(answers.first()), number(answers.get(1)));
+        Ok(as_shown.zip(swapped).map(|(as_shown, swapped)| (as_shown + 1.0 - swapped) / 2.0))
+    }
+
+    fn asked<'f>(&self, mut parts: Vec<ContentPart<'f>>, question: &str) -> Conversation<'f> {
+        let place = match self.layout {
+            PromptLayout::VideosFirst => parts.len(),
+            PromptLayout::SharedPrefix => 0,
+        };
+        parts.insert(place, ContentPart::Text(question.into()));
+        Conversation { system: None, parts }
+    }
+}
+
+/// The mean of numbers, one for each pair of episodes, with its interval over them; `None` without any.
+#[must_use]
+pub fn mean_interval(numbers: &[f64], resamples: u64, seed: Seed) -> Option<Interval> {
+    let mean = |chosen: &[usize]| {
+        let sum: f64 = chosen.iter().map(|at| numbers[*at]).sum();
+        (!chosen.is_empty()).then(|| sum / chosen.len() as f64)
+    };
+    bootstrap_interval(numbers.len(), resamples, seed, mean)
+}
+
+/// So many of `total` places, evenly, the last always among them.
+fn spread(total: usize, most: usize) -> Vec<usize> {
+    let count = most.clamp(1, total.max(1));
+    (1..=count).map(|number| (number * total).div_ceil(count).max(1) - 1).collect()
+}
+
+/// A video for each camera.
+fn videos<'f>(
+    frames: &'f Frames,
+    shown: &[usize],
+    fps: f64,
+    sampling: FrameSampling,
+) -> Vec<ContentPart<'f>> {
+    let video = |view: usize| {
+        let frames = shown.iter().map(|at| rgb_image(frames, *at, view)).collect();
+        ContentPart::Video(Video { frames, fps, sampling })
+    };
+    (0..frames.views().len()).map(video).collect()
+}
+
+fn rgb_image(frames: &Frames, at: usize, view: usize) -> RgbImage<'_> {
+    let image = frames.image(at, view);
+    RgbImage::rgb_of(image.shape(), image.pixels())
+}
+
+/// The percentage of each frame in an answer of lines such as `Frame 3: 40%`; the last that is said of a frame counts.
+fn frame_percentages(text: &str, frames: usize) -> Vec<Option<f64>> {
+    let mut found = vec![None; frames];
+    for line in text.lines() {
+        let lower = line.to_lowercase();
+        let Some((_, rest)) = lower.split_once("frame") else { continue };
+        let mut numbers = rest
+            .split(|c: char| !c.is_ascii_digit() && c != '.')
+            .filter_map(|word| word.trim_matches('.').parse::<f64>().ok());
+        let (Some(frame), Some(percent)) = (numbers.next(), numbers.next_back()) else { continue };
+        let place = frame as usize;
+        if frame.fract() == 0.0 && (1..=frames).contains(&place) && (0.0..=100.0).contains(&percent) {
+            found[place - 1] = Some(percent / 100.0);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_spread_evenly_up_to_the_last() {
+        assert_eq!(spread(10, 5), [1, 3, 5, 7, 9]);
+        assert_eq!(spread(3, 8), [0, 1, 2]);
+        assert_eq!(spread(7, 3), [2, 4, 6]);
+        assert_eq!(spread(1, 1), [0]);
+    }
+
+    #[test]
+    fn percentages_are_read_line_by_line() {
+        let text = "Sure.\nFrame 1: the arm is up, task completion: 12.5%\nframe 3 - 100 %\nFrame 9: 4%\nFrame 2: none\n";
+        assert_eq!(frame_percentages(text, 3), [Some(0.125), None, Some(1.0)]);
+        assert_eq!(frame_percentages("Frame 1: 140%", 1), [None]);
+    }
+}
