@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::config::Config;
 use super::error::VlmError;
-use super::load::full_name;
+use super::load::{ModelTensor, ModelWeights, full_name};
 use super::network::{Linear, Network};
 use crate::classifier::Spec;
 use crate::weights::{Array, Weights};
@@ -92,7 +92,7 @@ impl Adapter {
         &self,
         config: &mut Config,
         specs: &[Spec],
-        weights: &mut Weights,
+        weights: &mut ModelWeights,
     ) -> Result<(), VlmError> {
         const HEAD: &str = "lm_head.weight";
         for (name, tensor) in &self.replaced {
@@ -124,7 +124,7 @@ impl Adapter {
                 );
                 return Err(self.wrong(problem));
             }
-            weights.insert(name.as_str(), tensor.clone());
+            weights.insert(name.as_str(), ModelTensor::Plain(tensor.clone()));
         }
         let Some(lora) = &self.embeddings else { return Ok(()) };
         let (tokens, width) = (config.text.vocab, config.text.width);
@@ -146,14 +146,17 @@ impl Adapter {
             config.tied = false;
             weights.insert(HEAD, base);
         }
-        weights.insert_f32(EMBEDDINGS, &[tokens, width], &table);
+        let table = Array::from_slice(&[tokens, width], &table);
+        let table = table.unwrap_or_else(|_| unreachable!("a number for each token and feature"));
+        weights.insert(EMBEDDINGS, ModelTensor::Plain(table));
         Ok(())
     }
 
     /// A checkpoint has a tied head twice; both must be the same.
-    fn check_tied_head(&self, head: &Array, weights: &Weights) -> Result<(), VlmError> {
-        let table = self.replaced.get(EMBEDDINGS).or_else(|| weights.get(EMBEDDINGS));
-        if table.is_some_and(|table| table.to_f32() == head.to_f32()) {
+    fn check_tied_head(&self, head: &Array, weights: &ModelWeights) -> Result<(), VlmError> {
+        let replaced = self.replaced.get(EMBEDDINGS).map(Array::to_f32);
+        let table = replaced.or_else(|| weights.get(EMBEDDINGS).map(ModelTensor::to_f32));
+        if table.is_some_and(|table| table == head.to_f32()) {
             return Ok(());
         }
         let problem = "has a `lm_head.weight` other than the embeddings, to which config.json ties it (`tie_word_embeddings`)";

@@ -153,7 +153,6 @@ impl Config {
             let why = format!("is `{kind}`, not `qwen3_vl`; only dense Qwen3-VL models can be opened");
             return Err(top.wrong("model_type", &why));
         }
-        refuse_quantised(&top)?;
         let section = |key: &'static str, path: &'static str| {
             let value = value.get(key).filter(|section| section.is_object());
             let value = value.ok_or_else(|| top.wrong(key, "is missing"))?;
@@ -258,21 +257,6 @@ impl Config {
         }
         value
     }
-}
-
-/// Weights of fewer bits than 16 need another forward pass.
-fn refuse_quantised(top: &ConfigSection<'_>) -> Result<(), VlmError> {
-    let found = ["quantization_config", "compression_config"];
-    let found =
-        found.iter().find_map(|key| Some((*key, top.value.get(*key).filter(|found| found.is_object())?)));
-    let Some((key, settings)) = found else { return Ok(()) };
-    let method = settings.get("quant_method").and_then(Value::as_str).unwrap_or("an unnamed method");
-    let bits =
-        settings.get("bits").and_then(Value::as_u64).map_or(String::new(), |bits| format!(", {bits} bits"));
-    let why = format!(
-        "says that the weights are quantised ({method}{bits}); open the folder of the same model in bf16, fp16 or fp32"
-    );
-    Err(top.wrong(key, &why))
 }
 
 fn text_config(section: &ConfigSection<'_>) -> Result<TextConfig, VlmError> {

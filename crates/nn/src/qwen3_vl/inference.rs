@@ -3,12 +3,12 @@
 use std::sync::{Arc, OnceLock};
 
 use super::adapter::Adapter;
+use super::load::ModelWeights;
 use super::network::{Linear, Network};
 use super::param_source::ParamSource;
 use crate::classifier::{Id, Precision, Spec};
 use crate::ops::tokens::FixedLinear;
 use crate::tensor::{self, Tensor};
-use crate::weights::{Array, Weights};
 
 /// All parameters.
 pub(super) struct FrozenParams {
@@ -31,22 +31,19 @@ impl FrozenParams {
     pub(super) fn new(
         network: &Network,
         specs: &[Spec],
-        weights: &Weights,
+        weights: &ModelWeights,
         adapter: Option<&Adapter>,
         precision: Precision,
     ) -> Self {
         let all = network.all_linears();
-        let stored = |id: Id| {
-            let stored = weights.get(&specs[id.0].name);
-            stored.unwrap_or_else(|| unreachable!("weights were checked"))
-        };
+        let vector = |id: Id| Tensor::from(weights.numbers(specs, id));
         let in_a_layer = |id: Id| id != network.text.embed && all.iter().any(|layer| layer.weight == id);
-        let value = |i| (!in_a_layer(Id(i))).then(|| vector(stored(Id(i))));
+        let value = |i| (!in_a_layer(Id(i))).then(|| vector(Id(i)));
         let values: Vec<Option<Tensor<1>>> = (0..specs.len()).map(value).collect();
         let linear_weights = |layer: &&Linear| {
             let lora = adapter.and_then(|adapter| adapter.layers.get(&layer.name));
             let merged = || {
-                let mut numbers = stored(layer.weight).to_f32().unwrap_or_default();
+                let mut numbers = weights.numbers(specs, layer.weight);
                 if let Some(lora) = lora {
                     lora.merge_into(&mut numbers, layer);
                 }
@@ -54,7 +51,7 @@ impl FrozenParams {
             };
             let is_head = layer.index == network.text.head.index;
             if !is_head {
-                let bias = layer.bias.and_then(|bias| stored(bias).to_f32());
+                let bias = layer.bias.map(|bias| weights.numbers(specs, bias));
                 let own = precision.on_cpu();
                 return LinearWeights::Fixed(Arc::new(FixedLinear::new(
                     &merged(),
@@ -66,7 +63,7 @@ impl FrozenParams {
             }
             let flat = match (&values[layer.weight.0], lora) {
                 (Some(shared), None) => shared.clone(),
-                (None, None) => vector(stored(layer.weight)),
+                (None, None) => vector(layer.weight),
                 (_, Some(_)) => merged().into(),
             };
             LinearWeights::Head(flat.reshape([layer.outputs, layer.inputs]), OnceLock::new())
@@ -79,11 +76,6 @@ impl FrozenParams {
         let [outputs, inputs] = plain.dims();
         Arc::new(FixedLinear::new(plain.numbers(), outputs, inputs, None, self.precision.on_cpu()))
     }
-}
-
-/// A stored tensor in single precision.
-pub(super) fn vector(stored: &Array) -> Tensor<1> {
-    stored.to_f32().unwrap_or_default().into()
 }
 
 impl ParamSource for FrozenParams {

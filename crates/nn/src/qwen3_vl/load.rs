@@ -1,17 +1,94 @@
-//! The weights of a Hugging Face folder: one safetensors file, or several with an index.
+//! The weights of a Hugging Face folder: one safetensors file, or several with an index; quantised or not.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use indexmap::IndexMap;
+
 use super::error::VlmError;
-use crate::classifier::{Mismatch, Spec};
-use crate::weights::{DType, Weights};
+use super::quantized::{LayerTensors, QuantizedTensor, Scheme};
+use crate::classifier::{Id, Mismatch, Spec};
+use crate::weights::{Array, DType, Weights};
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
-/// Reads all weights of a folder. Bytes stay on disk until they are used.
-pub(super) fn weights(folder: &Path) -> Result<Weights, VlmError> {
+/// The tensors of a model by the network's names. Bytes stay on disk until they are used, and those of few bits are unpacked then.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ModelWeights {
+    tensors: IndexMap<String, ModelTensor>,
+}
+
+/// A tensor of a model.
+#[derive(Clone, Debug)]
+pub(super) enum ModelTensor {
+    /// As it was stored.
+    Plain(Array),
+    /// Codes and scales of few bits.
+    Quantized(QuantizedTensor),
+}
+
+impl ModelTensor {
+    pub(super) fn shape(&self) -> &[usize] {
+        match self {
+            Self::Plain(array) => array.shape(),
+            Self::Quantized(quantized) => quantized.shape(),
+        }
+    }
+
+    /// Its numbers, if they are floats.
+    pub(super) fn to_f32(&self) -> Option<Vec<f32>> {
+        match self {
+            Self::Plain(array) => array.to_f32(),
+            Self::Quantized(quantized) => Some(quantized.to_f32()),
+        }
+    }
+}
+
+impl ModelWeights {
+    pub(super) fn get(&self, name: &str) -> Option<&ModelTensor> {
+        self.tensors.get(name)
+    }
+
+    pub(super) fn insert(&mut self, name: impl Into<String>, tensor: ModelTensor) {
+        self.tensors.insert(name.into(), tensor);
+    }
+
+    /// A parameter of weights that were checked.
+    pub(super) fn of(&self, specs: &[Spec], id: Id) -> &ModelTensor {
+        self.get(&specs[id.0].name).unwrap_or_else(|| unreachable!("weights were checked"))
+    }
+
+    /// Its numbers.
+    pub(super) fn numbers(&self, specs: &[Spec], id: Id) -> Vec<f32> {
+        self.of(specs, id).to_f32().unwrap_or_else(|| unreachable!("weights were checked"))
+    }
+}
+
+/// Reads the weights of a folder for a network of these parameters, and checks that they are its weights.
+pub(super) fn model_weights(folder: &Path, specs: &[Spec], tied: bool) -> Result<ModelWeights, VlmError> {
+    let stored = weights(folder)?;
+    let file = folder.join("config.json");
+    let text = std::fs::read(&file).map_err(|source| VlmError::File { file: file.clone(), source })?;
+    let config = serde_json::from_slice(&text).unwrap_or_default();
+    let mut all = ModelWeights::default();
+    let mut layers = LayerTensors::new(folder, &stored);
+    if let Some(scheme) = Scheme::parse(&file, &config)? {
+        for spec in specs {
+            if let Some(quantized) = layers.quantized(&scheme, &spec.name, &spec.shape)? {
+                all.insert(&spec.name, ModelTensor::Quantized(quantized));
+            }
+        }
+    }
+    for (name, tensor) in stored.iter().filter(|(name, _)| !layers.is_used(name)) {
+        all.insert(name, ModelTensor::Plain(tensor.clone()));
+    }
+    check(folder, specs, &all, tied)?;
+    Ok(all)
+}
+
+/// Reads all tensors of a folder.
+fn weights(folder: &Path) -> Result<Weights, VlmError> {
     let (single, index) = (folder.join(SINGLE), folder.join(INDEX));
     if !index.is_file() {
         if !single.is_file() {
@@ -59,7 +136,7 @@ fn shards(index: &Path) -> Result<BTreeMap<String, Vec<String>>, VlmError> {
 }
 
 /// Compares weights with what the network wants. A tied head that was stored all the same is no fault.
-pub(super) fn check(folder: &Path, specs: &[Spec], weights: &Weights, tied: bool) -> Result<(), VlmError> {
+fn check(folder: &Path, specs: &[Spec], weights: &ModelWeights, tied: bool) -> Result<(), VlmError> {
     let (mut shapes, mut missing) = (Vec::new(), Vec::new());
     for spec in specs {
         match weights.get(&spec.name) {
@@ -72,7 +149,8 @@ pub(super) fn check(folder: &Path, specs: &[Spec], weights: &Weights, tied: bool
     }
     refuse_other_numbers(folder, specs, weights)?;
     let known = |name: &str| specs.iter().any(|spec| spec.name == name) || (tied && name == "lm_head.weight");
-    let unexpected: Vec<String> = weights.names().filter(|name| !known(name)).map(full_name).collect();
+    let unexpected = weights.tensors.keys().filter(|name| !known(name)).map(|name| full_name(name));
+    let unexpected: Vec<String> = unexpected.collect();
     if shapes.is_empty() && missing.is_empty() && unexpected.is_empty() {
         return Ok(());
     }
@@ -85,15 +163,15 @@ pub(super) fn check(folder: &Path, specs: &[Spec], weights: &Weights, tied: bool
 }
 
 /// Integers and floats of eight bits mean nothing without the scales of a quantisation.
-fn refuse_other_numbers(folder: &Path, specs: &[Spec], weights: &Weights) -> Result<(), VlmError> {
+fn refuse_other_numbers(folder: &Path, specs: &[Spec], weights: &ModelWeights) -> Result<(), VlmError> {
     for spec in specs {
-        let Some(stored) = weights.get(&spec.name) else { continue };
+        let Some(ModelTensor::Plain(stored)) = weights.get(&spec.name) else { continue };
         let kind = stored.dtype();
         if !matches!(kind, DType::F32 | DType::F16 | DType::Bf16 | DType::F64) {
             let name = full_name(&spec.name);
             let problem = format!(
-                "`{name}` holds {kind:?}: the weights are quantised, or no weights; open the folder of the same model in \
-                 bf16, fp16 or fp32"
+                "`{name}` holds {kind:?}: the weights are quantised, and `quantization_config` of config.json does not say how \
+                 (or they are no weights); open the folder of the same model in bf16, fp16 or fp32"
             );
             return Err(VlmError::Shard { file: folder.to_owned(), problem });
         }

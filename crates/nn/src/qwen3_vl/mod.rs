@@ -51,6 +51,7 @@ mod patches;
 mod positions;
 mod processor;
 mod prompt;
+mod quantized;
 mod resize;
 mod text;
 mod tokenizer;

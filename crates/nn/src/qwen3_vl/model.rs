@@ -116,8 +116,7 @@ impl QwenVl {
         if let Some(adapter) = adapter {
             adapter.check(&network)?;
         }
-        let mut weights = load::weights(folder)?;
-        load::check(folder, &specs, &weights, config.tied)?;
+        let mut weights = load::model_weights(folder, &specs, config.tied)?;
         if let Some(adapter) = adapter {
             adapter.apply(&mut config, &specs, &mut weights)?;
             (network, specs) = network::build(&config);

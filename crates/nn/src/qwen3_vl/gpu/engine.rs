@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::super::config::Config;
+use super::super::quantized::PackedKind;
 use super::kernels::attention_shared_bytes;
 use super::parameters::{Linear, PackedWeights, Parameters};
 use super::text::PrefixCache;
@@ -104,10 +105,20 @@ impl Engine {
     /// Where the weights of a layer are in bf16, until those of another are asked for.
     pub(super) fn weight(&mut self, layer: Linear) -> Result<Address, GpuError> {
         let Linear { weight, inputs, outputs, packed, .. } = layer;
-        let Some(PackedWeights { numbers, scales }) = packed else { return Ok(weight) };
+        let Some(PackedWeights { kind, bytes, scales, block }) = packed else { return Ok(weight) };
         let unpacked = self.buffers.unpacked.of(&self.gpu, inputs * outputs)?;
-        let args = [Arg::At(numbers), Arg::At(scales), Arg::At(unpacked), Arg::Int(inputs as i32)];
-        self.gpu.run("unpack_weights", LaunchShape::rows(outputs, inputs), &args)?;
+        let args = [
+            Arg::At(bytes),
+            Arg::At(scales),
+            Arg::At(unpacked),
+            Arg::Int(inputs as i32),
+            Arg::Int((block / 8) as i32),
+        ];
+        let kernel = match kind {
+            PackedKind::Int8 => "unpack_int8",
+            PackedKind::Float8 => "unpack_float8",
+        };
+        self.gpu.run(kernel, LaunchShape::rows(outputs, inputs), &args)?;
         Ok(unpacked)
     }
 

@@ -298,18 +298,47 @@ extern "C" __global__ void label_logits(
     if (lane == 0) y[(u64)blockIdx.y * count + label] = sum;
 }
 
-// Weights of eight bits to bf16: numbers times the scale of their block of 128. A block of threads per row.
-extern "C" __global__ void unpack_weights(const signed char* packed, const float* scales, bf16* weights, int width) {
+// A signed whole number of eight bits as a float.
+struct Int8 {
+    static __device__ __forceinline__ float value(u32 byte) { return (float)(signed char)byte; }
+};
+
+// A float of eight bits (E4M3): its exponent and mantissa, moved to where a float has them, are 2^-120 times too small. So are
+// numbers below the smallest normal one, which are floats of that kind too.
+struct Float8 {
+    static __device__ __forceinline__ float value(u32 byte) {
+        float size = __uint_as_float((byte & 127u) << 20) * __uint_as_float((127u + 120u) << 23);
+        if ((byte & 127u) == 127u) size = __uint_as_float(0x7fc00000u);
+        return byte & 128u ? -size : size;
+    }
+};
+
+// Weights of eight bits to bf16: what bytes stand for, times the scale of their block of `block_eights` times eight. A block of threads
+// per row.
+template <typename Kind>
+__device__ __forceinline__ void unpack_row(
+    const unsigned char* packed, const float* scales, bf16* weights, int width, int block_eights) {
     const uint2* in = (const uint2*)(packed + (u64)blockIdx.x * width);
-    const float* row_scales = scales + (u64)blockIdx.x * ((width + 127) / 128);
+    int eights = width / 8;
+    const float* row_scales = scales + (u64)blockIdx.x * ((eights + block_eights - 1) / block_eights);
     Eight* out = (Eight*)(weights + (u64)blockIdx.x * width);
     float numbers[8];
-    for (int i = threadIdx.x; i < width / 8; i += blockDim.x) {
+    for (int i = threadIdx.x; i < eights; i += blockDim.x) {
         uint2 eight = in[i];
-        float scale = row_scales[i / 16];
+        float scale = row_scales[i / block_eights];
 #pragma unroll
         for (int j = 0; j < 8; j++)
-            numbers[j] = (float)(signed char)((j < 4 ? eight.x : eight.y) >> (j % 4 * 8) & 255u) * scale;
+            numbers[j] = Kind::value((j < 4 ? eight.x : eight.y) >> (j % 4 * 8) & 255u) * scale;
         out[i] = pack(numbers);
     }
+}
+
+extern "C" __global__ void unpack_int8(
+    const unsigned char* packed, const float* scales, bf16* weights, int width, int block_eights) {
+    unpack_row<Int8>(packed, scales, weights, width, block_eights);
+}
+
+extern "C" __global__ void unpack_float8(
+    const unsigned char* packed, const float* scales, bf16* weights, int width, int block_eights) {
+    unpack_row<Float8>(packed, scales, weights, width, block_eights);
 }

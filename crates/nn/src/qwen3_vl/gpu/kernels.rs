@@ -4,7 +4,7 @@ use super::super::config::Config;
 use crate::gpu::{Gpu, GpuError, KernelSource};
 
 const SOURCE: &str = concat!(include_str!("kernels.cu"), include_str!("attention.cu"));
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     "rms_norm",
     "layer_norm",
     "layer_norm_merged",
@@ -21,7 +21,8 @@ const NAMES: [&str; 17] = [
     "label_logits",
     "attend_text",
     "attend_vision",
-    "unpack_weights",
+    "unpack_int8",
+    "unpack_float8",
 ];
 
 /// Compiles the kernels for a model.

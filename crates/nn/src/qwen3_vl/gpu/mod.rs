@@ -37,6 +37,7 @@ use super::cache::ScoreCache;
 use super::config::Config;
 use super::error::VlmError;
 use super::forward::{Architecture, MIN_SHARED_PREFIX};
+use super::load::ModelWeights;
 use super::model::Quantization;
 use super::network::Network;
 use super::patches::Visual;
@@ -44,7 +45,6 @@ use super::processor::Inputs;
 use super::text::frequencies;
 use crate::classifier::{Precision, Spec};
 use crate::gpu::{Buffer, Cublas, Gpu, GpuError};
-use crate::weights::Weights;
 use batch::{Batch, Sequence};
 use engine::{ActivationBuffers, Engine};
 pub(super) use frame_cache::FrameCache;
@@ -89,7 +89,7 @@ impl GpuModel {
         (precision, quantization): (Precision, Quantization),
         config: &Config,
         (network, specs): (&Network, &[Spec]),
-        weights: &Weights,
+        weights: &ModelWeights,
         adapter: Option<&Adapter>,
     ) -> Result<Self, GpuError> {
         if precision != Precision::Bf16 {
@@ -113,10 +113,8 @@ impl GpuModel {
         };
         engine.frequencies.put(&engine.gpu, &inv_freq)?;
         engine.axes.put(&engine.gpu, &axes)?;
-        let most_tokens = match quantization {
-            Quantization::None => MAX_BATCH_TOKENS,
-            Quantization::Int8 => FEW_BATCH_TOKENS,
-        };
+        let are_packed = engine.parameters.are_packed();
+        let most_tokens = if are_packed { FEW_BATCH_TOKENS } else { MAX_BATCH_TOKENS };
         Ok(Self { engine: Mutex::new(engine), most_tokens })
     }
 

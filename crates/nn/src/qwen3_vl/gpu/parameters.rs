@@ -8,14 +8,16 @@ use half::bf16;
 use rayon::prelude::*;
 
 use super::super::adapter::Adapter;
+use super::super::load::{ModelTensor, ModelWeights};
 use super::super::model::Quantization;
 use super::super::network::{self, Network};
-use super::quantized::Quantized;
+use super::super::quantized::{PackedKind, PackedMatrix};
+use super::quantized::quantize;
 use crate::classifier::{Id, Spec};
 use crate::gpu::Address;
 use crate::gpu::Gpu;
 use crate::gpu::GpuError;
-use crate::weights::{DType, Weights};
+use crate::weights::DType;
 
 /// A linear layer, or several on the same numbers.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +35,32 @@ pub(super) struct Linear {
 /// Weights of eight bits, and their scales.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PackedWeights {
-    pub(super) numbers: Address,
+    pub(super) kind: PackedKind,
+    pub(super) bytes: Address,
+    /// `[outputs, blocks]`
     pub(super) scales: Address,
+    /// Numbers of a row that share a scale.
+    pub(super) block: usize,
+}
+
+/// How the matrices of linear layers lie in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MatrixBits {
+    /// bf16, whatever they were stored as; training needs them so.
+    Bf16,
+    /// bf16, or eight bits with the same scales where they were stored in eight or fewer.
+    AsStored,
+    /// Eight.
+    Eight,
+}
+
+impl From<Quantization> for MatrixBits {
+    fn from(quantization: Quantization) -> Self {
+        match quantization {
+            Quantization::None => Self::AsStored,
+            Quantization::Int8 => Self::Eight,
+        }
+    }
 }
 
 impl Linear {
@@ -101,7 +127,7 @@ pub(super) struct Parameters {
 #[derive(Default)]
 struct Allocations {
     numbers: Vec<CudaSlice<u16>>,
-    bytes: Vec<CudaSlice<i8>>,
+    bytes: Vec<CudaSlice<u8>>,
     floats: Vec<CudaSlice<f32>>,
 }
 
@@ -109,11 +135,11 @@ struct Allocations {
 struct Loader<'a> {
     gpu: &'a Gpu,
     specs: &'a [Spec],
-    weights: &'a Weights,
+    weights: &'a ModelWeights,
     adapter: Option<&'a Adapter>,
     /// How many columns adapters in training have beside those of a layer's inputs.
     extra: &'a dyn Fn(&network::Linear) -> usize,
-    quantization: Quantization,
+    bits: MatrixBits,
     held: Allocations,
 }
 
@@ -123,11 +149,11 @@ impl Parameters {
         gpu: &Gpu,
         network: &Network,
         specs: &[Spec],
-        weights: &Weights,
+        weights: &ModelWeights,
         adapter: Option<&Adapter>,
         quantization: Quantization,
     ) -> Result<Self, GpuError> {
-        Self::load_with(gpu, network, specs, weights, adapter, &|_| 0, quantization)
+        Self::load_with(gpu, network, specs, weights, adapter, &|_| 0, quantization.into())
     }
 
     /// The same with columns for adapters in training, which are zeros at first.
@@ -135,13 +161,13 @@ impl Parameters {
         gpu: &Gpu,
         network: &Network,
         specs: &[Spec],
-        weights: &Weights,
+        weights: &ModelWeights,
         adapter: Option<&Adapter>,
         extra: &dyn Fn(&network::Linear) -> usize,
-        quantization: Quantization,
+        bits: MatrixBits,
     ) -> Result<Self, GpuError> {
         let held = Allocations::default();
-        let mut loader = Loader { gpu, specs, weights, adapter, extra, quantization, held };
+        let mut loader = Loader { gpu, specs, weights, adapter, extra, bits, held };
         let (vision, text) = (&network.vision, &network.text);
         let is_tied = text.head.weight == text.embed;
         let is_changed = adapter.is_some_and(|adapter| adapter.layers.contains_key(&text.head.name));
@@ -169,6 +195,11 @@ impl Parameters {
         };
         gpu.wait()?;
         Ok(parameters)
+    }
+
+    /// Whether some matrices have eight bits, and are unpacked before each product.
+    pub(super) fn are_packed(&self) -> bool {
+        !self._held.bytes.is_empty()
     }
 }
 
@@ -210,8 +241,7 @@ impl Loader<'_> {
     }
 
     fn floats(&self, id: Id) -> Vec<f32> {
-        let stored = self.weights.get(&self.specs[id.0].name).and_then(crate::weights::Array::to_f32);
-        stored.unwrap_or_else(|| unreachable!("weights were checked"))
+        self.weights.numbers(self.specs, id)
     }
 
     /// A parameter as floats.
@@ -233,23 +263,55 @@ impl Loader<'_> {
         self.keep(&[numbers])
     }
 
-    /// Layers below one another, in eight bits if that is asked for.
+    /// Layers below one another, in eight bits if they were stored so or that is asked for.
     fn linear(&mut self, layers: &[&network::Linear]) -> Result<Linear, GpuError> {
-        if self.quantization == Quantization::None {
-            return self.full_linear(layers);
+        match self.packed(layers) {
+            Some(packed) => self.packed_linear(layers, packed),
+            None => self.full_linear(layers),
         }
-        let (mut numbers, mut scales) = (Vec::new(), Vec::new());
-        for layer in layers {
-            let weights: Vec<f32> = self.merged(layer);
-            let quantized = Quantized::of(&weights, layer.inputs);
-            numbers.extend(quantized.numbers);
-            scales.extend(quantized.scales);
+    }
+
+    /// Layers in eight bits each: as they were stored, if all of them share kinds and blocks, or quantised here if that is asked for.
+    fn packed(&self, layers: &[&network::Linear]) -> Option<Vec<PackedMatrix>> {
+        if self.bits == MatrixBits::Bf16 {
+            return None;
+        }
+        let is_changed = |layer: &network::Linear| {
+            self.adapter.is_some_and(|adapter| adapter.layers.contains_key(&layer.name))
+        };
+        let stored = |layer: &&network::Linear| match self.weights.of(self.specs, layer.weight) {
+            ModelTensor::Quantized(quantized) if !is_changed(layer) => quantized.packed(),
+            _ => None,
+        };
+        let stored: Option<Vec<PackedMatrix>> = layers.iter().map(stored).collect();
+        let alike = |parts: &Vec<PackedMatrix>| {
+            let first = (parts[0].kind, parts[0].block);
+            parts.iter().all(|part| (part.kind, part.block) == first)
+        };
+        if let Some(stored) = stored.filter(alike) {
+            return Some(stored);
+        }
+        let quantized = |layer: &&network::Linear| quantize(&self.merged(layer), layer.inputs);
+        (self.bits == MatrixBits::Eight).then(|| layers.iter().map(quantized).collect())
+    }
+
+    fn packed_linear(
+        &mut self,
+        layers: &[&network::Linear],
+        parts: Vec<PackedMatrix>,
+    ) -> Result<Linear, GpuError> {
+        let (kind, block) = (parts[0].kind, parts[0].block);
+        let (mut bytes, mut scales) = (Vec::new(), Vec::new());
+        for part in parts {
+            bytes.extend(part.bytes);
+            scales.extend(part.scales);
         }
         let failed = || GpuError::failed("copying parameters to the GPU");
-        let numbers = self.gpu.stream.clone_htod(&numbers).map_err(failed())?;
+        let bytes = self.gpu.stream.clone_htod(&bytes).map_err(failed())?;
         let scales = self.gpu.stream.clone_htod(&scales).map_err(failed())?;
-        let packed = PackedWeights { numbers: self.gpu.address(&numbers), scales: self.gpu.address(&scales) };
-        self.held.bytes.push(numbers);
+        let packed =
+            PackedWeights { kind, bytes: self.gpu.address(&bytes), scales: self.gpu.address(&scales), block };
+        self.held.bytes.push(bytes);
         self.held.floats.push(scales);
         self.gpu.wait()?; // what was copied goes away here
         Ok(Linear { packed: Some(packed), ..self.linear_with(layers, Address::NONE, 0)? })
@@ -290,8 +352,10 @@ impl Loader<'_> {
         let lora = layer
             .zip(self.adapter)
             .and_then(|(layer, adapter)| adapter.layers.get(&layer.name).map(|lora| (lora, layer)));
-        let stored = self.weights.get(&self.specs[id.0].name).filter(|_| lora.is_none());
-        if let Some(stored) = stored.filter(|stored| stored.dtype() == DType::Bf16) {
+        if let ModelTensor::Plain(stored) = self.weights.of(self.specs, id)
+            && stored.dtype() == DType::Bf16
+            && lora.is_none()
+        {
             let numbers = stored.elements::<bf16>().unwrap_or_default();
             return bytemuck::cast_slice(&numbers).to_vec();
         }

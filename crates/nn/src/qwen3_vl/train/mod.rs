@@ -21,8 +21,7 @@ use super::config::Config;
 use super::error::VlmError;
 use super::forward::Architecture;
 use super::gpu::{GpuTrainer, KernelTime, TrainerParts};
-use super::inference::vector;
-use super::load::{self, full_name};
+use super::load::{self, ModelWeights, full_name};
 use super::network;
 use super::processor::{Inputs, Processor};
 use crate::classifier::{AdamW, Device, Id, Parameters, Role, Sharding, Spec, StepOutcome, Value};
@@ -70,7 +69,7 @@ pub enum Recompute {
 /// Where the initial weights come from.
 #[derive(Clone, Copy)]
 enum InitialWeights<'a> {
-    Pretrained(&'a Weights),
+    Pretrained(&'a ModelWeights),
     Random { init_std: f64 },
 }
 
@@ -115,8 +114,7 @@ impl VlmTrainer {
         let folder = folder.as_ref();
         let config = Config::read(&folder.join("config.json"))?;
         let processor = Processor::open(folder, &config)?;
-        let weights = load::weights(folder)?;
-        load::check(folder, &network::build(&config).1, &weights, config.tied)?;
+        let weights = load::model_weights(folder, &network::build(&config).1, config.tied)?;
         let first = InitialWeights::Pretrained(&weights);
         Self::build(config, processor, first, device, fine_tuning, adamw, seed)
     }
@@ -163,10 +161,7 @@ impl VlmTrainer {
         let backend = match (device, first) {
             (Device::Cpu, _) => {
                 let value = |(i, spec): (usize, &Spec)| match first {
-                    InitialWeights::Pretrained(weights) if i < base => {
-                        let stored = weights.get(&spec.name);
-                        vector(stored.unwrap_or_else(|| unreachable!("weights were checked")))
-                    }
+                    InitialWeights::Pretrained(weights) if i < base => weights.numbers(&specs, Id(i)).into(),
                     _ => sample(spec).into(),
                 };
                 let values = specs.iter().enumerate().map(value).map(Value::Numbers).collect();

@@ -26,14 +26,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::super::cache::ScoreCache;
 use super::super::error::VlmError;
 use super::super::forward::Architecture;
-use super::super::model::Quantization;
+use super::super::load::ModelWeights;
 use super::super::network;
 use super::super::processor::Inputs;
 use super::super::text::frequencies;
 use super::super::train::{Example, LoraLayer, Recompute};
 use super::batch::{Batch, Sequence};
 use super::engine::{ActivationBuffers, Engine};
-use super::parameters::Parameters;
+use super::parameters::{MatrixBits, Parameters};
 use super::vision::FramePair;
 use super::{Reuse, check_sizes, pairs_of};
 use crate::classifier::{AdamW, Id, Spec, StepOutcome};
@@ -79,7 +79,7 @@ struct TrainEngine {
 /// What a trainer is made of.
 pub(in super::super) struct TrainerParts<'a> {
     pub(in super::super) architecture: &'a Architecture,
-    pub(in super::super) weights: &'a Weights,
+    pub(in super::super) weights: &'a ModelWeights,
     /// Specifications of all parameters, adapters included.
     pub(in super::super) specs: Vec<Spec>,
     pub(in super::super) lora_layers: &'a [Option<LoraLayer>],
@@ -103,7 +103,7 @@ impl GpuTrainer {
         super::kernels::compile(&mut gpu, config)?;
         kernels::compile(&mut gpu, config)?;
         let parameters =
-            Parameters::load_with(&gpu, network, &specs, weights, None, &extra, Quantization::None)?;
+            Parameters::load_with(&gpu, network, &specs, weights, None, &extra, MatrixBits::Bf16)?;
         let of = |linear: &network::Linear, base| LoraLinear { base, group: layout.group(linear) };
         let layers = network.text.layers.iter().zip(&parameters.layers);
         let layers: Vec<TextLayer> = layers.map(|(layer, loaded)| text_layer(layer, loaded, &of)).collect();
