@@ -91,7 +91,7 @@ enum TensorPart {
 fn tensor_part(stored: &str) -> Option<(String, TensorPart)> {
     let name = stored.strip_prefix("module.").unwrap_or(stored);
     let name = name.strip_prefix(PREFIX).unwrap_or(name);
-    let name = name.strip_prefix("model.").unwrap_or(name);
+    let name = super::load::network_name(name.strip_prefix("model.").unwrap_or(name));
     // A name of the adapter may stand between, as long as it is in memory.
     let name = name.replace(".default", "");
     for (end, part) in [

@@ -57,14 +57,21 @@ impl TextConfig {
         4 * self.width
             + 4 * queries
             + 6 * keys
-            + 4 * self.inner
+            + 4 * self.widest_inner()
             + self.head_width
             + 2 * (self.layers + 1) * keys
     }
 
+    /// Numbers inside the feed-forward network of a token: of all experts that it goes to, if there are some.
+    fn widest_inner(&self) -> usize {
+        let experts = self.experts.as_ref().map_or(0, |experts| experts.per_token * experts.inner);
+        let is_dense = |i: usize| self.experts_of(i).is_none();
+        if (0..self.layers).any(is_dense) { self.inner.max(experts) } else { experts }
+    }
+
     fn operations(&self, tokens: usize, new_tokens: usize) -> f64 {
         let (queries, keys) = (self.heads * self.head_width, self.kv_heads * self.head_width);
-        let weights = self.width * (2 * queries + 2 * keys + 3 * self.inner) * self.layers;
+        let weights = self.width * (2 * queries + 2 * keys + 3 * self.widest_inner()) * self.layers;
         let of_token = 2.0 * weights as f64;
         let pair = 4.0 * (queries * self.layers) as f64;
         let head = 2.0 * (self.vocab * self.width) as f64;
@@ -76,11 +83,13 @@ impl TextConfig {
 impl VisionConfig {
     /// Numbers that a block has for each patch at its busiest.
     fn floats_per_patch(&self) -> usize {
-        2 * self.patch_len() + 14 * self.width + 3 * self.inner
+        let gated = if self.windows.is_some() { self.inner } else { 0 };
+        2 * self.patch_len() + 14 * self.width + 3 * self.inner + gated
     }
 
     fn operations(&self, patches: usize, largest_image: usize) -> f64 {
-        let block = self.width * (4 * self.width + 2 * self.inner);
+        let products = if self.windows.is_some() { 3 } else { 2 };
+        let block = self.width * (4 * self.width + products * self.inner);
         let weights = block * self.depth + self.patch_len() * self.width;
         let mergers = (1 + self.deepstack.len()) * self.merged() * self.width * self.width;
         let pairs = 4.0 * (self.width * self.depth) as f64 * patches as f64 * largest_image as f64;

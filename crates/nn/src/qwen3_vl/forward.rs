@@ -303,5 +303,11 @@ impl Architecture {
 /// One pair of frames as a visual of its own.
 fn single_pair(visual: &Visual, bytes: &[u8]) -> Visual {
     let [_, rows, columns] = visual.grid;
-    Visual { kind: visual.kind, grid: [1, rows, columns], times: Vec::new(), patches: bytes.to_vec() }
+    Visual {
+        kind: visual.kind,
+        grid: [1, rows, columns],
+        times: Vec::new(),
+        seconds_per_pair: visual.seconds_per_pair,
+        patches: bytes.to_vec(),
+    }
 }

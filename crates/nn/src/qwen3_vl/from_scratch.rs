@@ -222,11 +222,12 @@ fn tokenizer_json(merges: &Merges) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config::{TextConfig, VisionConfig};
+    use super::super::config::{Family, RopeAxes, TextConfig, VisionConfig};
     use super::*;
 
     fn sizes() -> Config {
         Config {
+            family: Family::Qwen3Vl,
             tied: true,
             image_token: 0,
             video_token: 0,
@@ -241,7 +242,10 @@ mod tests {
                 epsilon: 1e-6,
                 theta: 1e4,
                 sections: [6, 5, 5],
+                rope_axes: RopeAxes::Interleaved,
                 max_positions: None,
+                attention_bias: false,
+                experts: None,
             },
             vision: VisionConfig {
                 width: 32,
@@ -251,9 +255,11 @@ mod tests {
                 patch: 8,
                 frames: 2,
                 merge: 2,
-                positions: 8,
+                positions: Some(8),
                 deepstack: vec![0],
                 theta: 1e4,
+                windows: None,
+                tokens_per_second: None,
             },
         }
     }

@@ -1,5 +1,6 @@
 //! Parameters for inference: frozen, with adapters merged into them.
 
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use super::adapter::Adapter;
@@ -37,7 +38,8 @@ impl FrozenParams {
     ) -> Self {
         let all = network.all_linears();
         let vector = |id: Id| Tensor::from(weights.numbers(specs, id));
-        let in_a_layer = |id: Id| id != network.text.embed && all.iter().any(|layer| layer.weight == id);
+        let in_layers: HashSet<usize> = all.iter().map(|layer| layer.weight.0).collect();
+        let in_a_layer = |id: Id| id != network.text.embed && in_layers.contains(&id.0);
         let value = |i| (!in_a_layer(Id(i))).then(|| vector(Id(i)));
         let values: Vec<Option<Tensor<1>>> = (0..specs.len()).map(value).collect();
         let linear_weights = |layer: &&Linear| {

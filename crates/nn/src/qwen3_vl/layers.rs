@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::kernels::attention::AttentionShape;
 use crate::ops::tokens::{self, RopeAngles};
-pub(super) use crate::ops::tokens::{rms_norm, swiglu, tanh_gelu};
+pub(super) use crate::ops::tokens::{layer_norm, rms_norm, swiglu, tanh_gelu};
 use crate::tensor::Tensor;
 
 /// Root mean square normalisation of each head of `[b, s, heads, head]`.
@@ -14,12 +14,6 @@ pub(super) fn head_norm(x: Tensor<4>, scale: Tensor<1>, epsilon: f64) -> Tensor<
     let [batch, tokens, heads, width] = x.dims();
     let rows = x.reshape([batch * tokens * heads, width]);
     rms_norm(rows, scale, epsilon).reshape([batch, tokens, heads, width])
-}
-
-/// Layer normalisation of rows.
-pub(super) fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>) -> Tensor<2> {
-    const EPSILON: f64 = 1e-6;
-    tokens::layer_norm(x, scale, shift, EPSILON)
 }
 
 /// Rotary position embeddings (RoPE): the angles of all tokens, or of an image that is repeated.

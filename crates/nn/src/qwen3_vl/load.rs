@@ -1,6 +1,6 @@
 //! The weights of a Hugging Face folder: one safetensors file, or several with an index; quantised or not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 use indexmap::IndexMap;
@@ -24,6 +24,8 @@ pub(super) struct ModelWeights {
 pub(super) enum ModelTensor {
     /// As it was stored.
     Plain(Array),
+    /// The weights of an expert, out of those of all.
+    Expert(ExpertTensor),
     /// Codes and scales of few bits.
     Quantized(QuantizedTensor),
 }
@@ -32,6 +34,7 @@ impl ModelTensor {
     pub(super) fn shape(&self) -> &[usize] {
         match self {
             Self::Plain(array) => array.shape(),
+            Self::Expert(expert) => &expert.shape,
             Self::Quantized(quantized) => quantized.shape(),
         }
     }
@@ -40,9 +43,55 @@ impl ModelTensor {
     pub(super) fn to_f32(&self) -> Option<Vec<f32>> {
         match self {
             Self::Plain(array) => array.to_f32(),
+            Self::Expert(expert) => expert.to_f32(),
             Self::Quantized(quantized) => Some(quantized.to_f32()),
         }
     }
+}
+
+/// Some columns of a matrix `[inputs, columns]`, which are the outputs of a layer.
+#[derive(Clone, Debug)]
+pub(super) struct ExpertTensor {
+    stored: Array,
+    /// Outputs and inputs.
+    shape: [usize; 2],
+    first: usize,
+}
+
+impl ExpertTensor {
+    fn to_f32(&self) -> Option<Vec<f32>> {
+        let ([outputs, inputs], columns) = (self.shape, self.stored.shape()[1]);
+        let all = self.stored.to_f32()?;
+        let column = |output: usize| (0..inputs).map(move |input| input * columns + self.first + output);
+        Some((0..outputs).flat_map(column).map(|place| all[place]).collect())
+    }
+}
+
+/// Experts of one tensor each for all experts of a layer, `[experts, inputs, outputs]`, as the hub stores them: by expert.
+fn split_experts(name: &str, tensor: &Array) -> Option<Vec<(String, ModelTensor)>> {
+    let (layer, part) = name.rsplit_once(".experts.")?;
+    let [experts, inputs, outputs] = *tensor.shape() else { return None };
+    let parts: &[&str] = match part {
+        "gate_up_proj" if outputs.is_multiple_of(2) => &["gate_proj", "up_proj"],
+        "down_proj" => &["down_proj"],
+        _ => return None,
+    };
+    let each = outputs / parts.len();
+    let of_expert = |expert: usize| {
+        let stored = tensor.row(expert)?;
+        let split = parts.iter().enumerate().map(move |(i, part)| {
+            let tensor = ExpertTensor { stored: stored.clone(), shape: [each, inputs], first: i * each };
+            (format!("{layer}.experts.{expert}.{part}.weight"), ModelTensor::Expert(tensor))
+        });
+        Some(split)
+    };
+    Some((0..experts).filter_map(of_expert).flatten().collect())
+}
+
+/// The network's name of a tensor. Older files of Qwen2.5-VL have the language model at the top.
+pub(super) fn network_name(stored: &str) -> String {
+    let is_of_text = ["layers.", "embed_tokens.", "norm."].iter().any(|start| stored.starts_with(start));
+    if is_of_text { format!("language_model.{stored}") } else { stored.to_owned() }
 }
 
 impl ModelWeights {
@@ -67,7 +116,10 @@ impl ModelWeights {
 
 /// Reads the weights of a folder for a network of these parameters, and checks that they are its weights.
 pub(super) fn model_weights(folder: &Path, specs: &[Spec], tied: bool) -> Result<ModelWeights, VlmError> {
-    let stored = weights(folder)?;
+    let mut stored = Weights::new();
+    for (name, tensor) in weights(folder)?.iter() {
+        stored.insert(network_name(name), tensor.clone());
+    }
     let file = folder.join("config.json");
     let text = std::fs::read(&file).map_err(|source| VlmError::File { file: file.clone(), source })?;
     let config = serde_json::from_slice(&text).unwrap_or_default();
@@ -81,7 +133,10 @@ pub(super) fn model_weights(folder: &Path, specs: &[Spec], tied: bool) -> Result
         }
     }
     for (name, tensor) in stored.iter().filter(|(name, _)| !layers.is_used(name)) {
-        all.insert(name, ModelTensor::Plain(tensor.clone()));
+        match split_experts(name, tensor) {
+            Some(experts) => experts.into_iter().for_each(|(name, tensor)| all.insert(name, tensor)),
+            None => all.insert(name, ModelTensor::Plain(tensor.clone())),
+        }
     }
     check(folder, specs, &all, tied)?;
     Ok(all)
@@ -148,7 +203,8 @@ fn check(folder: &Path, specs: &[Spec], weights: &ModelWeights, tied: bool) -> R
         }
     }
     refuse_other_numbers(folder, specs, weights)?;
-    let known = |name: &str| specs.iter().any(|spec| spec.name == name) || (tied && name == "lm_head.weight");
+    let names: HashSet<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    let known = |name: &str| names.contains(name) || (tied && name == "lm_head.weight");
     let unexpected = weights.tensors.keys().filter(|name| !known(name)).map(|name| full_name(name));
     let unexpected: Vec<String> = unexpected.collect();
     if shapes.is_empty() && missing.is_empty() && unexpected.is_empty() {
@@ -165,8 +221,11 @@ fn check(folder: &Path, specs: &[Spec], weights: &ModelWeights, tied: bool) -> R
 /// Integers and floats of eight bits mean nothing without the scales of a quantisation.
 fn refuse_other_numbers(folder: &Path, specs: &[Spec], weights: &ModelWeights) -> Result<(), VlmError> {
     for spec in specs {
-        let Some(ModelTensor::Plain(stored)) = weights.get(&spec.name) else { continue };
-        let kind = stored.dtype();
+        let kind = match weights.get(&spec.name) {
+            Some(ModelTensor::Plain(stored)) => stored.dtype(),
+            Some(ModelTensor::Expert(expert)) => expert.stored.dtype(),
+            _ => continue,
+        };
         if !matches!(kind, DType::F32 | DType::F16 | DType::Bf16 | DType::F64) {
             let name = full_name(&spec.name);
             let problem = format!(

@@ -60,7 +60,7 @@ mod vision;
 
 pub use adapter::Adapter;
 pub use cache::ScoreCache;
-pub use config::{Config, TextConfig, VisionConfig};
+pub use config::{Config, ExpertsConfig, Family, RopeAxes, TextConfig, VisionConfig, WindowConfig};
 pub use cost::{ForwardCost, QuestionSize};
 pub use error::VlmError;
 pub use forward::Padding;

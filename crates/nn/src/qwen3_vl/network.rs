@@ -16,28 +16,30 @@ pub(super) struct Linear {
     pub(super) outputs: usize,
 }
 
-/// Normalisation to mean zero and variance one, then scale and shift.
+/// Normalisation to mean zero and variance one, then scale and shift; without a shift, to a mean square of one.
 #[derive(Clone, Debug)]
-pub(super) struct LayerNorm {
+pub(super) struct VisionNorm {
     pub(super) scale: Id,
-    pub(super) shift: Id,
+    pub(super) shift: Option<Id>,
 }
 
 /// A block of the vision tower.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
-    pub(super) norm1: LayerNorm,
+    pub(super) norm1: VisionNorm,
     pub(super) qkv: Linear,
     pub(super) proj: Linear,
-    pub(super) norm2: LayerNorm,
+    pub(super) norm2: VisionNorm,
     pub(super) fc1: Linear,
+    /// With it, the feed-forward network is gated (SwiGLU) by `fc1`; else GELU follows that.
+    pub(super) up: Option<Linear>,
     pub(super) fc2: Linear,
 }
 
 /// Squares of patches to tokens.
 #[derive(Clone, Debug)]
 pub(super) struct Merger {
-    pub(super) norm: LayerNorm,
+    pub(super) norm: VisionNorm,
     pub(super) fc1: Linear,
     pub(super) fc2: Linear,
 }
@@ -46,7 +48,7 @@ pub(super) struct Merger {
 #[derive(Clone, Debug)]
 pub(super) struct Vision {
     pub(super) patch: Linear,
-    pub(super) positions: Id,
+    pub(super) positions: Option<Id>,
     pub(super) blocks: Vec<Block>,
     pub(super) merger: Merger,
     pub(super) deepstack: Vec<Merger>,
@@ -60,12 +62,48 @@ pub(super) struct Layer {
     pub(super) k: Linear,
     pub(super) v: Linear,
     pub(super) o: Linear,
-    pub(super) q_norm: Id,
-    pub(super) k_norm: Id,
+    /// Norms of the heads of queries and keys.
+    pub(super) q_norm: Option<Id>,
+    pub(super) k_norm: Option<Id>,
     pub(super) norm2: Id,
+    pub(super) feed_forward: FeedForward,
+}
+
+/// What follows attention in a layer.
+#[derive(Clone, Debug)]
+pub(super) enum FeedForward {
+    /// One gated network for all tokens.
+    Dense(Mlp),
+    /// Several, of which each token goes through a few.
+    Experts(Experts),
+}
+
+/// A gated feed-forward network.
+#[derive(Clone, Debug)]
+pub(super) struct Mlp {
     pub(super) gate: Linear,
     pub(super) up: Linear,
     pub(super) down: Linear,
+}
+
+/// A mixture of experts.
+#[derive(Clone, Debug)]
+pub(super) struct Experts {
+    /// Gives the logits of experts.
+    pub(super) router: Linear,
+    pub(super) mlps: Vec<Mlp>,
+    /// Experts of a token.
+    pub(super) per_token: usize,
+}
+
+impl Layer {
+    /// The network of a layer without experts.
+    pub(super) fn dense(&self) -> &Mlp {
+        match &self.feed_forward {
+            FeedForward::Dense(mlp) => mlp,
+            FeedForward::Experts(_) => unreachable!("models with experts were refused"),
+        }
+    }
 }
 
 /// The language model.
@@ -103,9 +141,18 @@ impl NetworkBuilder {
         self.parameter(format!("{name}.weight"), &[width], Init::One)
     }
 
-    fn layer_norm(&mut self, name: &str, width: usize) -> LayerNorm {
+    fn vision_norm(&mut self, name: &str, width: usize, has_shift: bool) -> VisionNorm {
         let scale = self.scale(name, width);
-        LayerNorm { scale, shift: self.parameter(format!("{name}.bias"), &[width], Init::Zero) }
+        let shift = has_shift.then(|| self.parameter(format!("{name}.bias"), &[width], Init::Zero));
+        VisionNorm { scale, shift }
+    }
+
+    fn mlp(&mut self, name: &str, width: usize, inner: usize) -> Mlp {
+        Mlp {
+            gate: self.linear(&format!("{name}.gate_proj"), width, inner, false),
+            up: self.linear(&format!("{name}.up_proj"), width, inner, false),
+            down: self.linear(&format!("{name}.down_proj"), inner, width, false),
+        }
     }
 
     fn linear(&mut self, name: &str, inputs: usize, outputs: usize, bias: bool) -> Linear {
@@ -133,28 +180,39 @@ fn vision(builder: &mut NetworkBuilder, config: &VisionConfig, text_width: usize
     let kernel = [width, 3, config.frames, config.patch, config.patch];
     let name = "visual.patch_embed.proj";
     let weight = builder.parameter(format!("{name}.weight"), &kernel, Init::Normal(INIT_STD));
-    let bias = builder.parameter(format!("{name}.bias"), &[width], Init::Zero);
-    let patch = builder.with(name, weight, Some(bias), config.patch_len(), width);
-    let position_count = config.positions * config.positions;
-    let positions =
-        builder.parameter("visual.pos_embed.weight".into(), &[position_count, width], Init::Normal(INIT_STD));
+    let is_windowed = config.windows.is_some();
+    let bias = (!is_windowed).then(|| builder.parameter(format!("{name}.bias"), &[width], Init::Zero));
+    let patch = builder.with(name, weight, bias, config.patch_len(), width);
+    let positions = config.positions.map(|side| {
+        let shape = [side * side, width];
+        builder.parameter("visual.pos_embed.weight".into(), &shape, Init::Normal(INIT_STD))
+    });
+    let [fc1, fc2] = match is_windowed {
+        true => ["mlp.gate_proj", "mlp.down_proj"],
+        false => ["mlp.linear_fc1", "mlp.linear_fc2"],
+    };
     let blocks = (0..config.depth).map(|i| {
         let name = |part: &str| format!("visual.blocks.{i}.{part}");
         Block {
-            norm1: builder.layer_norm(&name("norm1"), width),
+            norm1: builder.vision_norm(&name("norm1"), width, !is_windowed),
             qkv: builder.linear(&name("attn.qkv"), width, 3 * width, true),
             proj: builder.linear(&name("attn.proj"), width, width, true),
-            norm2: builder.layer_norm(&name("norm2"), width),
-            fc1: builder.linear(&name("mlp.linear_fc1"), width, inner, true),
-            fc2: builder.linear(&name("mlp.linear_fc2"), inner, width, true),
+            norm2: builder.vision_norm(&name("norm2"), width, !is_windowed),
+            fc1: builder.linear(&name(fc1), width, inner, true),
+            up: is_windowed.then(|| builder.linear(&name("mlp.up_proj"), width, inner, true)),
+            fc2: builder.linear(&name(fc2), inner, width, true),
         }
     });
     let blocks = blocks.collect();
     let merged = width * config.merged();
+    let [norm, fc1, fc2] = match is_windowed {
+        true => ["ln_q", "mlp.0", "mlp.2"],
+        false => ["norm", "linear_fc1", "linear_fc2"],
+    };
     let mut merger = |name: &str, norm_width: usize| Merger {
-        norm: builder.layer_norm(&format!("{name}.norm"), norm_width),
-        fc1: builder.linear(&format!("{name}.linear_fc1"), merged, merged, true),
-        fc2: builder.linear(&format!("{name}.linear_fc2"), merged, text_width, true),
+        norm: builder.vision_norm(&format!("{name}.{norm}"), norm_width, !is_windowed),
+        fc1: builder.linear(&format!("{name}.{fc1}"), merged, merged, true),
+        fc2: builder.linear(&format!("{name}.{fc2}"), merged, text_width, true),
     };
     let last = merger("visual.merger", width);
     let deepstack = (0..config.deepstack.len())
@@ -164,7 +222,7 @@ fn vision(builder: &mut NetworkBuilder, config: &VisionConfig, text_width: usize
 }
 
 fn text(builder: &mut NetworkBuilder, config: &TextConfig, tied: bool) -> Text {
-    let TextConfig { vocab, width, inner, head_width, .. } = *config;
+    let TextConfig { vocab, width, inner, head_width, attention_bias: bias, .. } = *config;
     let (q_width, kv_width) = (config.heads * head_width, config.kv_heads * head_width);
     let table = "language_model.embed_tokens.weight";
     let embed = builder.parameter(table.into(), &[vocab, width], Init::Normal(INIT_STD));
@@ -172,16 +230,23 @@ fn text(builder: &mut NetworkBuilder, config: &TextConfig, tied: bool) -> Text {
         let name = |part: &str| format!("language_model.layers.{i}.{part}");
         Layer {
             norm1: builder.scale(&name("input_layernorm"), width),
-            q: builder.linear(&name("self_attn.q_proj"), width, q_width, false),
-            k: builder.linear(&name("self_attn.k_proj"), width, kv_width, false),
-            v: builder.linear(&name("self_attn.v_proj"), width, kv_width, false),
+            q: builder.linear(&name("self_attn.q_proj"), width, q_width, bias),
+            k: builder.linear(&name("self_attn.k_proj"), width, kv_width, bias),
+            v: builder.linear(&name("self_attn.v_proj"), width, kv_width, bias),
             o: builder.linear(&name("self_attn.o_proj"), q_width, width, false),
-            q_norm: builder.scale(&name("self_attn.q_norm"), head_width),
-            k_norm: builder.scale(&name("self_attn.k_norm"), head_width),
+            q_norm: (!bias).then(|| builder.scale(&name("self_attn.q_norm"), head_width)),
+            k_norm: (!bias).then(|| builder.scale(&name("self_attn.k_norm"), head_width)),
             norm2: builder.scale(&name("post_attention_layernorm"), width),
-            gate: builder.linear(&name("mlp.gate_proj"), width, inner, false),
-            up: builder.linear(&name("mlp.up_proj"), width, inner, false),
-            down: builder.linear(&name("mlp.down_proj"), inner, width, false),
+            feed_forward: match config.experts_of(i) {
+                None => FeedForward::Dense(builder.mlp(&name("mlp"), width, inner)),
+                Some(experts) => FeedForward::Experts(Experts {
+                    router: builder.linear(&name("mlp.gate"), width, experts.count, false),
+                    mlps: (0..experts.count)
+                        .map(|e| builder.mlp(&name(&format!("mlp.experts.{e}")), width, experts.inner))
+                        .collect(),
+                    per_token: experts.per_token,
+                }),
+            },
         }
     });
     let layers = layers.collect();
@@ -193,17 +258,32 @@ fn text(builder: &mut NetworkBuilder, config: &TextConfig, tied: bool) -> Text {
     Text { embed, layers, norm, head }
 }
 
+impl FeedForward {
+    fn linears(&self) -> Vec<&Linear> {
+        match self {
+            Self::Dense(Mlp { gate, up, down }) => vec![gate, up, down],
+            Self::Experts(Experts { router, mlps, .. }) => {
+                let experts = mlps.iter().flat_map(|Mlp { gate, up, down }| [gate, up, down]);
+                std::iter::once(router).chain(experts).collect()
+            }
+        }
+    }
+}
+
 impl Network {
     /// Every linear layer.
     pub(super) fn all_linears(&self) -> Vec<&Linear> {
         let Self { vision, text, .. } = self;
         let mut all = vec![&vision.patch];
-        all.extend(vision.blocks.iter().flat_map(|block| [&block.qkv, &block.proj, &block.fc1, &block.fc2]));
+        all.extend(vision.blocks.iter().flat_map(|block| {
+            let Block { qkv, proj, fc1, fc2, up, .. } = block;
+            [qkv, proj, fc1, fc2].into_iter().chain(up)
+        }));
         let mergers = std::iter::once(&vision.merger).chain(&vision.deepstack);
         all.extend(mergers.flat_map(|merger| [&merger.fc1, &merger.fc2]));
         all.extend(text.layers.iter().flat_map(|layer| {
-            let Layer { q, k, v, o, gate, up, down, .. } = layer;
-            [q, k, v, o, gate, up, down]
+            let Layer { q, k, v, o, .. } = layer;
+            [q, k, v, o].into_iter().chain(layer.feed_forward.linears())
         }));
         all.push(&text.head);
         all.sort_by_key(|linear| linear.index);

@@ -42,6 +42,8 @@ pub struct Visual {
     pub grid: [usize; 3],
     /// Seconds at the middle of each pair of frames; empty for an image.
     pub times: Vec<f64>,
+    /// Seconds from one pair of frames to the next; zero for an image.
+    pub seconds_per_pair: f64,
     /// `[pairs * rows * columns, 3 * frames * side * side]` bytes of pixels.
     pub patches: Vec<u8>,
 }

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::config::{Config, VisionConfig};
+use super::config::{Config, Family, VisionConfig};
 use super::cost::QuestionSize;
 use super::error::VlmError;
 use super::patches::{RgbImage, Visual, VisualKind, patchify};
 use super::positions::{Positions, positions};
-use super::prompt::{self, PromptLayout};
+use super::prompt::{self, Message, PromptLayout, Role};
 use super::resize::{bicubic, smart_size};
 use super::tokenizer::Tokenizer;
 
@@ -81,7 +81,8 @@ struct PixelSettings {
 /// How many frames of a video are taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct FrameSettings {
-    per_second: f64,
+    /// Not set: all of them.
+    per_second: Option<f64>,
     least: usize,
     most: usize,
 }
@@ -100,6 +101,36 @@ pub struct Processor {
 pub(super) const IMAGE_PIXELS: [usize; 2] = [65_536, 16_777_216];
 pub(super) const VIDEO_PIXELS: [usize; 2] = [4096, 25_165_824];
 
+/// What processors of a family do where a folder says nothing, as transformers' classes have it.
+struct Defaults {
+    image_pixels: [usize; 2],
+    video_pixels: [usize; 2],
+    mean: [f64; 3],
+    std: [f64; 3],
+    frames_per_second: Option<f64>,
+}
+
+impl Defaults {
+    fn of(family: Family) -> Self {
+        match family {
+            Family::Qwen3Vl | Family::Qwen3VlMoe => Self {
+                image_pixels: IMAGE_PIXELS,
+                video_pixels: VIDEO_PIXELS,
+                mean: [0.5; 3],
+                std: [0.5; 3],
+                frames_per_second: Some(2.0),
+            },
+            Family::Qwen25Vl => Self {
+                image_pixels: [56 * 56, 28 * 28 * 1280],
+                video_pixels: [128 * 28 * 28, 28 * 28 * 768],
+                mean: [0.481_454_66, 0.457_827_5, 0.408_210_73],
+                std: [0.268_629_54, 0.261_302_58, 0.275_777_11],
+                frames_per_second: None,
+            },
+        }
+    }
+}
+
 /// A file of settings in a model's folder, if it is there.
 fn settings(file: &Path) -> Result<Option<Value>, VlmError> {
     match std::fs::read_to_string(file) {
@@ -113,7 +144,12 @@ fn settings(file: &Path) -> Result<Option<Value>, VlmError> {
 }
 
 impl PixelSettings {
-    fn read(file: &Path, value: &Value, vision: &VisionConfig, pixels: [usize; 2]) -> Result<Self, VlmError> {
+    fn read(
+        file: &Path,
+        value: &Value,
+        vision: &VisionConfig,
+        (pixels, usual): ([usize; 2], &Defaults),
+    ) -> Result<Self, VlmError> {
         let wrong = |problem: String| VlmError::Config { file: file.to_owned(), problem };
         for (key, own) in [
             ("patch_size", vision.patch),
@@ -132,8 +168,8 @@ impl PixelSettings {
             let number = value.get("size").and_then(|size| size.get(named)).or_else(|| value.get(plain));
             number.and_then(Value::as_u64).map_or(default, |number| number as usize)
         };
-        let colours = |key: &str| -> Result<[f64; 3], VlmError> {
-            let Some(stored) = value.get(key) else { return Ok([0.5; 3]) };
+        let colours = |key: &str, usual: [f64; 3]| -> Result<[f64; 3], VlmError> {
+            let Some(stored) = value.get(key) else { return Ok(usual) };
             let numbers: Option<Vec<f64>> =
                 stored.as_array().and_then(|numbers| numbers.iter().map(Value::as_f64).collect());
             numbers
@@ -145,8 +181,8 @@ impl PixelSettings {
                 bound("shortest_edge", "min_pixels", pixels[0]),
                 bound("longest_edge", "max_pixels", pixels[1]),
             ],
-            mean: colours("image_mean")?,
-            std: colours("image_std")?,
+            mean: colours("image_mean", usual.mean)?,
+            std: colours("image_std", usual.std)?,
         })
     }
 }
@@ -200,17 +236,26 @@ impl Processor {
         check_tokens(folder, &tokenizer, config)?;
         let together = folder.join("processor_config.json");
         let both = settings(&together)?.unwrap_or(Value::Null);
+        let usual = Defaults::of(config.family);
+        let image_file = folder.join("preprocessor_config.json");
         let rules = |own: &str, key: &str, pixels| {
-            let file = folder.join(own);
-            let value = settings(&file)?.or_else(|| both.get(key).cloned()).unwrap_or(Value::Null);
-            Ok::<_, VlmError>((PixelSettings::read(&file, &value, &config.vision, pixels)?, value))
+            let mut file = folder.join(own);
+            let mut value = settings(&file)?.or_else(|| both.get(key).cloned());
+            // The hub's folders of Qwen2.5-VL have one file for both.
+            if value.is_none() && config.family == Family::Qwen25Vl {
+                value = settings(&image_file)?;
+                file.clone_from(&image_file);
+            }
+            let value = value.unwrap_or(Value::Null);
+            Ok::<_, VlmError>((PixelSettings::read(&file, &value, &config.vision, (pixels, &usual))?, value))
         };
-        let (image, _) = rules("preprocessor_config.json", "image_processor", IMAGE_PIXELS)?;
-        let (video, settings) = rules("video_preprocessor_config.json", "video_processor", VIDEO_PIXELS)?;
+        let (image, _) = rules("preprocessor_config.json", "image_processor", usual.image_pixels)?;
+        let (video, settings) =
+            rules("video_preprocessor_config.json", "video_processor", usual.video_pixels)?;
         let whole =
             |key: &str, default| settings.get(key).and_then(Value::as_u64).map_or(default, |n| n as usize);
         let frames = FrameSettings {
-            per_second: settings.get("fps").and_then(Value::as_f64).unwrap_or(2.0),
+            per_second: settings.get("fps").and_then(Value::as_f64).or(usual.frames_per_second),
             least: whole("min_frames", 4),
             most: whole("max_frames", 768),
         };
@@ -220,9 +265,10 @@ impl Processor {
     /// A processor by the family's usual rules.
     pub(super) fn with_tokenizer(tokenizer: Tokenizer, config: &Config) -> Result<Self, VlmError> {
         check_tokens(Path::new(""), &tokenizer, config)?;
-        let rules = |pixels| PixelSettings { pixels, mean: [0.5; 3], std: [0.5; 3] };
-        let frames = FrameSettings { per_second: 2.0, least: 4, most: 768 };
-        let (image, video) = (rules(IMAGE_PIXELS), rules(VIDEO_PIXELS));
+        let usual = Defaults::of(config.family);
+        let rules = |pixels| PixelSettings { pixels, mean: usual.mean, std: usual.std };
+        let frames = FrameSettings { per_second: usual.frames_per_second, least: 4, most: 768 };
+        let (image, video) = (rules(usual.image_pixels), rules(usual.video_pixels));
         Ok(Self { tokenizer, config: config.clone(), image, video, frames })
     }
 
@@ -253,7 +299,7 @@ impl Processor {
         let size = smart_size([1, image.height, image.width], 1, self.factor(), self.image.pixels)?;
         let frame = resized(image, size);
         let (grid, patches) = patchify(&[frame], size, &self.config.vision);
-        Ok(Visual { kind: VisualKind::Image, grid, times: Vec::new(), patches })
+        Ok(Visual { kind: VisualKind::Image, grid, times: Vec::new(), seconds_per_pair: 0.0, patches })
     }
 
     /// A video as the model sees it; `fps` says how many frames a second has.
@@ -286,23 +332,44 @@ impl Processor {
         if sampled_frames.len() < depth {
             return wrong(format!("a video of {} frames; at least {depth} are needed", sampled_frames.len()));
         }
-        let [height, width] = shown_size.unwrap_or([height, width]);
-        let size =
-            smart_size([sampled_frames.len(), height, width], depth, self.factor(), self.video.pixels)?;
+        let size = self.video_size(sampled_frames.len(), shown_size.unwrap_or([height, width]))?;
         let frames: Vec<Vec<u8>> = sampled_frames.iter().map(|i| resized(video[*i], size)).collect();
         let (grid, patches) = patchify(&frames, size, &self.config.vision);
-        Ok(Visual { kind: VisualKind::Video, grid, times: self.times(sampled_frames, fps), patches })
+        let sampled_fps = sampled_frames.len() as f64 / video.len() as f64 * fps;
+        Ok(Visual {
+            kind: VisualKind::Video,
+            grid,
+            times: self.times(sampled_frames, fps),
+            seconds_per_pair: depth as f64 / sampled_fps,
+            patches,
+        })
+    }
+
+    /// The size that frames of a video are brought to. Pixels of all frames count together, or of each by itself.
+    fn video_size(&self, frames: usize, [height, width]: [usize; 2]) -> Result<[usize; 2], VlmError> {
+        match self.config.family {
+            Family::Qwen3Vl | Family::Qwen3VlMoe => {
+                let depth = self.config.vision.frames;
+                smart_size([frames, height, width], depth, self.factor(), self.video.pixels)
+            }
+            Family::Qwen25Vl => smart_size([1, height, width], 1, self.factor(), self.video.pixels),
+        }
     }
 
     /// The frames of a video that the model gets.
     fn sampled_frames(&self, total: usize, fps: f64, which: FrameSampling) -> Vec<usize> {
         let FrameSettings { per_second, least, most } = self.frames;
-        let count = match which {
-            FrameSampling::All => total,
-            FrameSampling::Sampled => {
-                ((total as f64 / fps * per_second) as usize).max(least).min(most).min(total)
-            }
-        };
+        let per_second = per_second.filter(|_| which == FrameSampling::Sampled);
+        let Some(per_second) = per_second else { return (0..total).collect() };
+        if self.config.family == Family::Qwen25Vl {
+            return evenly_by_step(
+                total,
+                self.config.vision.frames,
+                total as f64 / fps * per_second,
+                [least, most],
+            );
+        }
+        let count = ((total as f64 / fps * per_second) as usize).max(least).min(most).min(total);
         // As numpy's linspace: the step first, and the last number exactly.
         let step = (total - 1) as f64 / (count.max(2) - 1) as f64;
         let place = |i: usize| (i as f64 * step).round_ties_even() as usize;
@@ -359,8 +426,7 @@ impl Processor {
     ) -> Result<[usize; 3], VlmError> {
         let frames = self.sampled_frames(frames.max(1), format.fps, format.sampling).len();
         let (depth, patch) = (self.config.vision.frames, self.config.vision.patch);
-        let [height, width] = format.size.unwrap_or([height, width]);
-        let [height, width] = smart_size([frames, height, width], depth, self.factor(), self.video.pixels)?;
+        let [height, width] = self.video_size(frames, format.size.unwrap_or([height, width]))?;
         Ok([frames.div_ceil(depth), height / patch, width / patch])
     }
 
@@ -406,6 +472,9 @@ impl Processor {
         let tokens = pad.repeat(visual.pair_patches() / self.config.vision.merged());
         if visual.kind == VisualKind::Image {
             *text += &tokens;
+        } else if self.config.vision.tokens_per_second.is_some() {
+            *text += &tokens.repeat(visual.grid[0]);
+            return;
         }
         for time in &visual.times {
             *text += &format!("<{time:.1} seconds><|vision_start|>{tokens}<|vision_end|>");
@@ -446,7 +515,33 @@ impl Processor {
             self.video_as(view, format).map_err(named)
         };
         let visuals = views.iter().enumerate().map(video).collect::<Result<_, _>>()?;
-        self.encode(&prompt::window(views.len(), question, layout), visuals)
+        self.encode(&self.window_prompt(views.len(), question, layout), visuals)
+    }
+
+    /// The prompt of a window of `views` videos with this question, up to where the answer begins.
+    #[must_use]
+    pub fn window_prompt(&self, views: usize, question: &str, layout: PromptLayout) -> String {
+        self.in_template(prompt::window(views, question, layout), false)
+    }
+
+    /// What the model's chat template makes of a conversation; with `answer_next`, up to where an answer begins.
+    #[must_use]
+    pub fn chat(&self, messages: &[Message], answer_next: bool) -> String {
+        let has_system = messages.first().is_some_and(|first| first.role == Role::System);
+        self.in_template(prompt::chat(messages, answer_next), has_system)
+    }
+
+    /// A conversation with what the template of its family adds. That of Qwen2.5-VL begins with a system message, and says where a
+    /// video begins and ends, which Qwen3-VL's processor does when it writes the times of frames.
+    fn in_template(&self, conversation: String, has_system: bool) -> String {
+        match self.config.family {
+            Family::Qwen3Vl | Family::Qwen3VlMoe => conversation,
+            Family::Qwen25Vl => {
+                let system = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n";
+                let system = if has_system { "" } else { system };
+                system.to_owned() + &prompt::with_video_ends(&conversation)
+            }
+        }
     }
 
     /// Mean and standard deviation of each colour, in bytes.
@@ -457,6 +552,19 @@ impl Processor {
         };
         std::array::from_fn(|c| [(mean[c] * 255.0) as f32, (std[c] * 255.0) as f32])
     }
+}
+
+/// About `wanted` frames, a multiple of `depth`, by a constant step as torch's `arange` has it.
+fn evenly_by_step(total: usize, depth: usize, wanted: f64, [least, most]: [usize; 2]) -> Vec<usize> {
+    let whole = |frames: f64| (frames / depth as f64).floor() * depth as f64;
+    let most = whole(most.min(total) as f64);
+    let count = whole(wanted.max(least as f64).min(most).min(total as f64));
+    if count < 1.0 {
+        return Vec::new();
+    }
+    let step = total as f64 / count;
+    let frames = (0..(total as f64 / step).ceil() as usize).map(|i| (i as f64 * step) as f32 as usize);
+    frames.map(|frame| frame.min(total - 1)).collect()
 }
 
 fn resized(image: RgbImage<'_>, size: [usize; 2]) -> Vec<u8> {

@@ -80,6 +80,11 @@ pub fn chat(messages: &[Message], answer_next: bool) -> String {
     text
 }
 
+/// A conversation in which every video stands between its beginning and its end.
+pub(super) fn with_video_ends(conversation: &str) -> String {
+    conversation.replace(VIDEO, VIDEO_PAD).replace(VIDEO_PAD, VIDEO)
+}
+
 /// Where the words of a window's prompt stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]

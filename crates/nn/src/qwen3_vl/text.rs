@@ -1,11 +1,12 @@
 //! The language model.
 
-use super::config::TextConfig;
+use super::config::{RopeAxes, TextConfig};
 use super::layers::{AttentionMask, Rope, attend, head_norm, rms_norm, swiglu};
-use super::network::{Layer, Text};
+use super::network::{Experts, FeedForward, Layer, Mlp, Text};
 use super::param_source::ParamSource;
 use super::vision::VisualEmbeds;
-use crate::tensor::Tensor;
+use crate::classifier::Id;
+use crate::tensor::{Tensor, weighted_row_sums};
 
 /// Keys and values of earlier tokens, per layer: `[b, tokens, kv_heads, head]`.
 #[derive(Clone, Debug, Default)]
@@ -48,17 +49,20 @@ pub(super) enum TokenSelection<'a> {
 
 /// The axis (time, row or column) that each number of half a head follows, and how quickly.
 pub(super) fn frequencies(config: &TextConfig) -> Vec<(usize, f32)> {
-    let [_, rows, columns] = config.sections;
-    let axis = |k: usize| match k % 3 {
-        1 if k < 3 * rows => 1,
-        2 if k < 3 * columns => 2,
-        _ => 0,
+    let [times, rows, columns] = config.sections;
+    let axis = |k: usize| match config.rope_axes {
+        RopeAxes::Interleaved => match k % 3 {
+            1 if k < 3 * rows => 1,
+            2 if k < 3 * columns => 2,
+            _ => 0,
+        },
+        RopeAxes::Sections => usize::from(k >= times) + usize::from(k >= times + rows),
     };
     let frequency = |k: usize| 1.0 / (config.theta as f32).powf(2.0 * k as f32 / config.head_width as f32);
     (0..config.head_width / 2).map(|k| (axis(k), frequency(k))).collect()
 }
 
-/// The angles of positions `[batch * tokens]`, interleaved over time, row and column.
+/// The angles of positions `[batch * tokens]` in time, row and column.
 pub(super) fn rope(config: &TextConfig, positions: &[[i32; 3]]) -> Rope {
     let (half, frequencies) = (config.head_width / 2, frequencies(config));
     let angles: Vec<f32> = positions
@@ -171,8 +175,12 @@ fn layer_forward<P: ParamSource>(
         let tokens = x.dims()[0] / batch.size;
         x.reshape([batch.size, tokens, heads, head_width])
     };
+    let normalised = |heads: Tensor<4>, norm: Option<Id>| match norm {
+        Some(scale) => head_norm(heads, params.vector(scale), epsilon),
+        None => heads,
+    };
     let keys = split(params.linear(&layer.k, normal.clone()), kv_heads);
-    let keys = batch.rope.apply(head_norm(keys, params.vector(layer.k_norm), epsilon));
+    let keys = batch.rope.apply(normalised(keys, layer.k_norm));
     let values = split(params.linear(&layer.v, normal.clone()), kv_heads);
     let [keys, values] = append_keys_values(kv_cache, index, [keys, values]);
     let (x, normal, rope, mask) = match selection {
@@ -186,12 +194,48 @@ fn layer_forward<P: ParamSource>(
     };
     let count = x.dims()[0];
     let queries = split(params.linear(&layer.q, normal), heads);
-    let queries = rope.apply(head_norm(queries, params.vector(layer.q_norm), epsilon));
+    let queries = rope.apply(normalised(queries, layer.q_norm));
     let mixed = attend(queries, keys, values, &mask).reshape([count, heads * head_width]);
     let x = x + params.linear(&layer.o, mixed);
     let normal = rms_norm(x.clone(), params.vector(layer.norm2), epsilon);
-    let inner = swiglu(params.linear(&layer.gate, normal.clone()), params.linear(&layer.up, normal));
-    x + params.linear(&layer.down, inner)
+    x + match &layer.feed_forward {
+        FeedForward::Dense(mlp) => mlp_forward(params, mlp, normal),
+        FeedForward::Experts(experts) => experts_forward(params, experts, normal),
+    }
+}
+
+fn mlp_forward<P: ParamSource>(params: &P, mlp: &Mlp, x: Tensor<2>) -> Tensor<2> {
+    let inner = swiglu(params.linear(&mlp.gate, x.clone()), params.linear(&mlp.up, x));
+    params.linear(&mlp.down, inner)
+}
+
+/// Each token through the experts that its router gives most, and their outputs by shares that add up to one.
+fn experts_forward<P: ParamSource>(params: &P, experts: &Experts, x: Tensor<2>) -> Tensor<2> {
+    let logits = params.linear(&experts.router, x.clone());
+    let mut tokens_of: Vec<Vec<(usize, f32)>> = vec![Vec::new(); experts.mlps.len()];
+    for (token, logits) in logits.numbers().chunks_exact(experts.mlps.len()).enumerate() {
+        for (expert, share) in shares(logits, experts.per_token) {
+            tokens_of[expert].push((token, share));
+        }
+    }
+    let mut y = Tensor::zeros(x.dims());
+    for (mlp, tokens) in experts.mlps.iter().zip(tokens_of).filter(|(_, tokens)| !tokens.is_empty()) {
+        let (rows, shares): (Vec<usize>, Vec<f32>) = tokens.into_iter().unzip();
+        let out = mlp_forward(params, mlp, x.clone().select(0, &rows));
+        y = y.index_add(&rows, weighted_row_sums(out, shares, 1));
+    }
+    y
+}
+
+/// The experts with the greatest probabilities, the first of equals before others, and their shares of those.
+fn shares(logits: &[f32], count: usize) -> Vec<(usize, f32)> {
+    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut experts: Vec<(usize, f32)> =
+        logits.iter().map(|logit| (logit - largest).exp()).enumerate().collect();
+    experts.sort_by(|one, other| other.1.total_cmp(&one.1));
+    experts.truncate(count);
+    let sum: f32 = experts.iter().map(|(_, share)| share).sum();
+    experts.into_iter().map(|(expert, share)| (expert, share / sum)).collect()
 }
 
 /// Keys and values after those of earlier tokens; appended to the cache, if there is one.

@@ -6,7 +6,8 @@ use plaudit_compose::ComposeError;
 use plaudit_data::windows::{WindowReadOptions, WindowViews, Windows};
 use plaudit_nn::classifier::{AdamW, Device};
 use plaudit_nn::qwen3_vl::{
-    Config, FineTuning, LoraConfig, NewModelFiles, Processor, TextConfig, VisionConfig, VlmError, VlmTrainer,
+    Config, Family, FineTuning, LoraConfig, NewModelFiles, Processor, RopeAxes, TextConfig, VisionConfig,
+    VlmError, VlmTrainer,
 };
 use plaudit_reward::sft::{InputFormat, JudgeSettings, SaveModel, TrendMonitor, answers};
 use plaudit_reward::trend::{JudgeCard, WindowFormat};
@@ -279,6 +280,7 @@ fn sizes(model: &ModelSettings) -> Config {
     let (text, vision) = (&model.text_config, &model.vision_config);
     let size = |number: u64| number as usize;
     Config {
+        family: Family::Qwen3Vl,
         text: TextConfig {
             vocab: 1,
             width: size(text.hidden_size),
@@ -290,7 +292,10 @@ fn sizes(model: &ModelSettings) -> Config {
             epsilon: 1e-6,
             theta: text.rope_theta,
             sections: text.mrope_section.map(size),
+            rope_axes: RopeAxes::Interleaved,
             max_positions: None,
+            attention_bias: false,
+            experts: None,
         },
         vision: VisionConfig {
             width: size(vision.hidden_size),
@@ -300,9 +305,11 @@ fn sizes(model: &ModelSettings) -> Config {
             patch: size(vision.patch_size),
             frames: size(vision.temporal_patch_size),
             merge: size(vision.spatial_merge_size),
-            positions: size(vision.num_position_embeddings).isqrt(),
+            positions: Some(size(vision.num_position_embeddings).isqrt()),
             deepstack: vision.deepstack_visual_indexes.iter().copied().map(size).collect(),
             theta: 10_000.0,
+            windows: None,
+            tokens_per_second: None,
         },
         tied: true,
         image_token: 0,

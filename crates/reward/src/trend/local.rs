@@ -120,7 +120,8 @@ impl LocalVlm {
     /// When it cannot be shown.
     pub fn inputs(&self, conversation: &Conversation<'_>) -> Result<Inputs, VlmError> {
         let visuals = conversation.parts.iter().filter_map(|part| self.visual(part).transpose());
-        self.model.processor().encode(&prompt(conversation), visuals.collect::<Result<_, _>>()?)
+        let processor = self.model.processor();
+        processor.encode(&processor.chat(&messages(conversation), true), visuals.collect::<Result<_, _>>()?)
     }
 
     fn visual(&self, part: &ContentPart<'_>) -> Result<Option<Visual>, VlmError> {
@@ -194,7 +195,7 @@ impl LocalVlm {
                 }
             }
         }
-        processor.question_size(&prompt(conversation), &grids)
+        processor.question_size(&processor.chat(&messages(conversation), true), &grids)
     }
 
     /// The sizes of the model.
@@ -323,7 +324,7 @@ fn seed(conversation: &Conversation<'_>) -> u64 {
 
 /// A question as RLinf writes it for this model: a pad for each video, lines of their own, and an empty line between videos
 /// and words.
-fn prompt(conversation: &Conversation<'_>) -> String {
+fn messages(conversation: &Conversation<'_>) -> Vec<Message> {
     let mut content = Vec::new();
     let mut text = String::new();
     let mut before: Option<&ContentPart<'_>> = None;
@@ -351,7 +352,7 @@ fn prompt(conversation: &Conversation<'_>) -> String {
         .as_deref()
         .map(|words| Message { role: Role::System, content: vec![qwen::ContentPart::Text(words.into())] });
     let asked = Message { role: Role::User, content };
-    qwen::chat(&system.into_iter().chain([asked]).collect::<Vec<_>>(), true)
+    system.into_iter().chain([asked]).collect()
 }
 
 #[cfg(test)]
@@ -375,9 +376,15 @@ mod tests {
         let question = trend_question("Lift it.");
         let words = || ContentPart::Text(question.clone());
         let videos_first = Conversation { system: None, parts: vec![video(), video(), words()] };
-        assert_eq!(prompt(&videos_first), window(2, &question, PromptLayout::VideosFirst));
+        assert_eq!(
+            qwen::chat(&messages(&videos_first), true),
+            window(2, &question, PromptLayout::VideosFirst)
+        );
         let words_first = Conversation { system: None, parts: vec![words(), video(), video()] };
-        assert_eq!(prompt(&words_first), window(2, &question, PromptLayout::SharedPrefix));
+        assert_eq!(
+            qwen::chat(&messages(&words_first), true),
+            window(2, &question, PromptLayout::SharedPrefix)
+        );
     }
 
     #[test]
@@ -391,7 +398,7 @@ mod tests {
             ],
         };
         assert_eq!(
-            prompt(&asked),
+            qwen::chat(&messages(&asked), true),
             "<|im_start|>system\nBe fair.<|im_end|>\n<|im_start|>user\n\
              <|vision_start|><|image_pad|><|vision_end|><|vision_start|><|image_pad|><|vision_end|>Good?<|im_end|>\n\
              <|im_start|>assistant\n"

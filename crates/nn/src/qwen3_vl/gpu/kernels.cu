@@ -118,13 +118,14 @@ __device__ __forceinline__ void normalise(
     if (at >= count) return;
     Row<WIDTH> row;
     row.read(x + at * WIDTH);
-    float mean = row.sum([](float x) { return x; }) / WIDTH;
+    float mean = shift ? row.sum([](float x) { return x; }) / WIDTH : 0.0f;
     float variance = row.sum([=](float x) { return (x - mean) * (x - mean); }) / WIDTH;
     float factor = rsqrtf(variance + epsilon);
     row.write(y + at * y_stride, mean, factor, scale, shift);
 }
 
-// Each row to mean zero and variance one, scaled and shifted; of patches, and of squares of them. A warp per row.
+// Each row to mean zero and variance one, scaled and shifted; without a shift, to a mean square of one. Of patches, and of squares of
+// them. A warp per row.
 extern "C" __global__ void layer_norm(
     const bf16* x, const float* scale, const float* shift, bf16* y, int y_stride, int count, float epsilon) {
     normalise<VISION_WIDTH>(x, scale, shift, y, y_stride, count, epsilon);
@@ -232,17 +233,18 @@ __device__ __forceinline__ void turn_head(
 }
 
 // Heads of tokens, normalised and turned, from `x` to `y` (which may be `x`): `asking` ones scaled by `q_scale`, then those up
-// to `heads` by `k_scale`. Token `i` turns as token `rows[i]` (or `i`). A warp per head.
+// to `heads` by `k_scale`; without scales, turned alone. Token `i` turns as token `rows[i]` (or `i`). A warp per head.
 extern "C" __global__ void turn_text(
     const bf16* x, int stride, bf16* y, int y_stride, int asking, int heads, const float* q_scale, const float* k_scale, float epsilon,
     const float2* turns, const int* rows) {
     int head = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32;
     if (head >= heads) return;
     u64 token = rows ? rows[blockIdx.x] : blockIdx.x;
-    turn_head<TEXT_HALF, true>(
-        x + (u64)blockIdx.x * stride + head * 2 * TEXT_HALF, y + (u64)blockIdx.x * y_stride + head * 2 * TEXT_HALF,
-        turns + token * TEXT_HALF,
-        head < asking ? q_scale : k_scale, epsilon);
+    const bf16* from = x + (u64)blockIdx.x * stride + head * 2 * TEXT_HALF;
+    bf16* to = y + (u64)blockIdx.x * y_stride + head * 2 * TEXT_HALF;
+    const float* scale = head < asking ? q_scale : k_scale;
+    if (scale) turn_head<TEXT_HALF, true>(from, to, turns + token * TEXT_HALF, scale, epsilon);
+    else turn_head<TEXT_HALF, false>(from, to, turns + token * TEXT_HALF, nullptr, 0.0f);
 }
 
 // Heads of patches turned in place; patch `i` as the place it has among `period`. A warp per head.

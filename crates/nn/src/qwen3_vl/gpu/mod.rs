@@ -95,6 +95,9 @@ impl GpuModel {
         if precision != Precision::Bf16 {
             return Err(GpuError::Precision);
         }
+        if config.text.experts.is_some() {
+            return Err(GpuError::Unsupported { what: "a mixture of experts (Qwen3-VL-MoE)" });
+        }
         check_sizes(config)?;
         let mut gpu = Gpu::open(index)?;
         kernels::compile(&mut gpu, config)?;
@@ -293,12 +296,14 @@ fn prompts_per_batch(inputs: &[Inputs], most_tokens: usize) -> usize {
 /// Kernels take eight numbers at a time, and heads in halves of pairs.
 fn check_sizes(config: &Config) -> Result<(), GpuError> {
     let (text, vision) = (&config.text, &config.vision);
+    // Gated networks of the tower are filled up with zeros.
+    let vision_inner = if vision.windows.is_some() { 8 } else { vision.inner };
     for (what, size, of) in [
         ("hidden_size", text.width, 8),
         ("intermediate_size", text.inner, 8),
         ("head_dim", text.head_width, 8),
         ("the vision tower's hidden_size", vision.width, 8),
-        ("the vision tower's intermediate_size", vision.inner, 8),
+        ("the vision tower's intermediate_size", vision_inner, 8),
         ("the width of the vision tower's heads", vision.width / vision.heads, 8),
         ("the number of pixels of a patch", vision.patch_len() / 3, 8),
     ] {

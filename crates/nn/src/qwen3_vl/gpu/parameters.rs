@@ -15,6 +15,7 @@ use super::super::quantized::{PackedKind, PackedMatrix};
 use super::quantized::quantize;
 use crate::classifier::{Id, Spec};
 use crate::gpu::Address;
+use crate::gpu::Epilogue;
 use crate::gpu::Gpu;
 use crate::gpu::GpuError;
 use crate::weights::DType;
@@ -64,6 +65,14 @@ impl From<Quantization> for MatrixBits {
 }
 
 impl Linear {
+    /// What follows the product of its outputs from one on: the bias, if there is one.
+    pub(super) fn with_bias(&self, first: usize) -> Epilogue {
+        match self.bias {
+            Address::NONE => Epilogue::Plain,
+            bias => Epilogue::Bias(bias.plus(first)),
+        }
+    }
+
     /// Numbers from row to row of the weights, and of what is multiplied with them.
     pub(super) fn stride(&self) -> usize {
         self.inputs + self.extra
@@ -82,7 +91,9 @@ pub(super) struct Block {
     pub(super) qkv: Linear,
     pub(super) proj: Linear,
     pub(super) norm2: LayerNorm,
+    /// With what it gates below it, if the network is gated.
     pub(super) fc1: Linear,
+    pub(super) is_gated: bool,
     pub(super) fc2: Linear,
 }
 
@@ -108,7 +119,7 @@ pub(super) struct Layer {
 /// All parameters.
 pub(super) struct Parameters {
     pub(super) patch: Linear,
-    /// Learned positions `[positions, width]`, which the CPU interpolates.
+    /// Learned positions `[positions, width]`, which the CPU interpolates; none, if the tower has none.
     pub(super) positions: Vec<f32>,
     pub(super) blocks: Vec<Block>,
     pub(super) merger: Merger,
@@ -178,7 +189,7 @@ impl Parameters {
         };
         let parameters = Self {
             patch: loader.linear(&[&vision.patch])?,
-            positions: loader.floats(vision.positions),
+            positions: vision.positions.map(|positions| loader.floats(positions)).unwrap_or_default(),
             blocks: vision.blocks.iter().map(|block| loader.block(block)).collect::<Result<_, _>>()?,
             merger: loader.merger(&vision.merger)?,
             deepstack: vision
@@ -205,13 +216,55 @@ impl Parameters {
 
 impl Loader<'_> {
     fn block(&mut self, block: &network::Block) -> Result<Block, GpuError> {
+        let (width, inner) = (block.fc1.inputs, block.fc1.outputs);
+        // Kernels take eight numbers at a time.
+        let filled = inner.next_multiple_of(8);
+        let (fc1, fc2) = match &block.up {
+            Some(up) if filled > inner => (
+                self.filled_linear(&[&block.fc1, up], [filled, width])?,
+                self.filled_linear(&[&block.fc2], [width, filled])?,
+            ),
+            Some(up) => (self.linear(&[&block.fc1, up])?, self.linear(&[&block.fc2])?),
+            None => (self.linear(&[&block.fc1])?, self.linear(&[&block.fc2])?),
+        };
         Ok(Block {
             norm1: self.layer_norm(&block.norm1)?,
             qkv: self.linear(&[&block.qkv])?,
             proj: self.linear(&[&block.proj])?,
             norm2: self.layer_norm(&block.norm2)?,
-            fc1: self.linear(&[&block.fc1])?,
-            fc2: self.linear(&[&block.fc2])?,
+            fc1,
+            is_gated: block.up.is_some(),
+            fc2,
+        })
+    }
+
+    /// Layers below one another, each filled up with zeros to so many outputs and inputs.
+    fn filled_linear(
+        &mut self,
+        layers: &[&network::Linear],
+        [outputs, inputs]: [usize; 2],
+    ) -> Result<Linear, GpuError> {
+        let part = |layer: &&network::Linear| {
+            let mut filled = vec![0u16; outputs * inputs];
+            let numbers = self.numbers(layer.weight, Some(layer));
+            for (to, row) in filled.chunks_exact_mut(inputs).zip(numbers.chunks_exact(layer.inputs)) {
+                to[..layer.inputs].copy_from_slice(row);
+            }
+            filled
+        };
+        let bias = |layer: &&network::Linear| {
+            let mut bias = layer.bias.map(|bias| self.numbers(bias, None)).unwrap_or_default();
+            bias.resize(outputs, 0);
+            bias
+        };
+        let (parts, biases): (Vec<_>, Vec<_>) = layers.iter().map(|layer| (part(layer), bias(layer))).unzip();
+        Ok(Linear {
+            weight: self.keep(&parts)?,
+            bias: self.keep(&biases)?,
+            inputs,
+            outputs: layers.len() * outputs,
+            extra: 0,
+            packed: None,
         })
     }
 
@@ -224,20 +277,26 @@ impl Loader<'_> {
     }
 
     fn layer(&mut self, layer: &network::Layer) -> Result<Layer, GpuError> {
+        let mlp = layer.dense();
         Ok(Layer {
             norm1: self.scale(layer.norm1)?,
             qkv: self.linear(&[&layer.q, &layer.k, &layer.v])?,
             o: self.linear(&[&layer.o])?,
-            q_norm: self.scale(layer.q_norm)?,
-            k_norm: self.scale(layer.k_norm)?,
+            q_norm: self.scale_if(layer.q_norm)?,
+            k_norm: self.scale_if(layer.k_norm)?,
             norm2: self.scale(layer.norm2)?,
-            gate_up: self.linear(&[&layer.gate, &layer.up])?,
-            down: self.linear(&[&layer.down])?,
+            gate_up: self.linear(&[&mlp.gate, &mlp.up])?,
+            down: self.linear(&[&mlp.down])?,
         })
     }
 
-    fn layer_norm(&mut self, norm: &network::LayerNorm) -> Result<LayerNorm, GpuError> {
-        Ok(LayerNorm { scale: self.scale(norm.scale)?, shift: self.scale(norm.shift)? })
+    fn layer_norm(&mut self, norm: &network::VisionNorm) -> Result<LayerNorm, GpuError> {
+        Ok(LayerNorm { scale: self.scale(norm.scale)?, shift: self.scale_if(norm.shift)? })
+    }
+
+    /// A parameter as floats, or nowhere.
+    fn scale_if(&mut self, id: Option<Id>) -> Result<Address, GpuError> {
+        id.map_or(Ok(Address::NONE), |id| self.scale(id))
     }
 
     fn floats(&self, id: Id) -> Vec<f32> {

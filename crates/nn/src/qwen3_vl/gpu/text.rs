@@ -147,7 +147,7 @@ impl Engine {
         let matmul = Matmul {
             x: normal,
             weight: self.weight(layer.qkv)?.plus(skipped * width),
-            epilogue: Epilogue::Plain,
+            epilogue: layer.qkv.with_bias(skipped),
             y: qkv,
             stride: outputs,
             rows: tokens,
@@ -273,7 +273,7 @@ impl Engine {
         let matmul = Matmul {
             x: normal,
             weight: self.weight(layer.qkv)?,
-            epilogue: Epilogue::Plain,
+            epilogue: layer.qkv.with_bias(0),
             y: queries,
             stride: asking,
             rows: count,

@@ -1,22 +1,22 @@
 //! The vision tower on a GPU.
 
+use std::borrow::Cow;
+
 use cudarc::driver::CudaSlice;
 use half::bf16;
 
 use super::super::cache::ScoreCache;
 use super::super::config::VisionConfig;
 use super::super::patches::VisualKind;
-use super::super::vision::{angles, corners};
+use super::super::vision::{EPSILON, Windows, angles, corners};
 use super::engine::{Attention, Engine, heads_of};
 use super::frame_cache::{FrameCache, HashedPair};
-use super::lists::Lists;
+use super::lists::{List, Lists};
 use super::parameters::{Block, LayerNorm, Merger};
 use crate::gpu::Address;
 use crate::gpu::Epilogue;
 use crate::gpu::GpuError;
 use crate::gpu::{Arg, LaunchShape};
-
-pub(super) const EPSILON: f32 = 1e-6;
 
 /// A pair of frames.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,17 @@ pub(super) struct FramePair<'a> {
 }
 
 impl FramePair<'_> {
+    /// Its bytes in the order that the tower takes patches of `len` bytes in.
+    fn ordered(&self, windows: Option<&Windows>, merged: usize, len: usize) -> Cow<'_, [u8]> {
+        match windows {
+            Some(windows) => {
+                let patches = windows.patches(merged).flat_map(|patch| &self.bytes[patch * len..][..len]);
+                Cow::Owned(patches.copied().collect())
+            }
+            None => Cow::Borrowed(self.bytes),
+        }
+    }
+
     pub(super) fn patches(&self) -> usize {
         self.sides.iter().product()
     }
@@ -35,8 +46,8 @@ impl FramePair<'_> {
 
 /// Positions of an image's patches, which depend on its size only.
 pub(super) struct PatchPositions {
-    /// Learned positions.
-    pub(super) learned: CudaSlice<u16>,
+    /// Learned positions, if the tower has some.
+    pub(super) learned: Option<CudaSlice<u16>>,
     /// Cosine and sine of each patch's angles.
     pub(super) cos_sin: CudaSlice<f32>,
 }
@@ -51,9 +62,30 @@ struct Group {
     first: usize,
     visual_rows: usize,
     visual_embeds: Address,
-    /// First patches and lengths of pairs.
+    /// Patches that attend to one another: those of a pair, and within windows.
+    pairs: Spans,
+    windows: Option<Spans>,
+    /// Where the tokens are in the order of windows.
+    places: Address,
+}
+
+/// Patches that attend to one another.
+#[derive(Clone, Copy)]
+struct Spans {
+    /// First patches and lengths.
     starts: Address,
     lengths: Address,
+    count: usize,
+    longest: usize,
+}
+
+/// First patches of spans that follow one another.
+fn starts_of(lengths: &[usize]) -> impl Iterator<Item = usize> {
+    lengths.iter().scan(0, |next, length| {
+        let start = *next;
+        *next += length;
+        Some(start)
+    })
 }
 
 impl Engine {
@@ -199,9 +231,23 @@ impl Engine {
         let (sides, per_pair) = (pairs[0].sides, pairs[0].patches());
         self.prepare_positions(sides)?;
         let mut lists = Lists::default();
-        let starts = lists.add((0..pairs.len()).map(|i| i * per_pair));
-        let lengths = lists.add(std::iter::repeat_n(per_pair, pairs.len()));
+        let mut spans = |lengths: &[usize]| {
+            let starts = lists.add(starts_of(lengths));
+            let longest = lengths.iter().copied().max().unwrap_or(0);
+            (starts, lists.add(lengths.iter().copied()), longest)
+        };
+        let windows = Windows::new(&self.config.vision, sides);
+        let of_pairs = spans(&vec![per_pair; pairs.len()]);
+        let of_windows = windows.as_ref().map(|windows| spans(&windows.lengths.repeat(pairs.len())));
+        let places = windows.as_ref().map(|windows| windows.places_of_pairs(pairs.len()));
+        let places = lists.add(places.unwrap_or_default());
         let base = self.buffers.lists.put(&self.gpu, lists.numbers())?;
+        let at = |(starts, lengths, longest): (List, List, usize)| Spans {
+            starts: starts.at(base),
+            lengths: lengths.at(base),
+            count: starts.len,
+            longest,
+        };
         let group = Group {
             sides,
             per_pair,
@@ -209,13 +255,15 @@ impl Engine {
             first,
             visual_rows,
             visual_embeds: self.buffers.visual_embeds.of(&self.gpu, 0)?,
-            starts: starts.at(base),
-            lengths: lengths.at(base),
+            pairs: at(of_pairs),
+            windows: of_windows.map(at),
+            places: places.at(base),
         };
-        let x = self.patches(pairs, mean_and_std, &group)?;
+        let x = self.patches(pairs, windows.as_ref(), mean_and_std, &group)?;
         for i in 0..self.parameters.blocks.len() {
             let block = self.parameters.blocks[i];
-            self.block(&block, x, &group)?;
+            let windows = group.windows.filter(|_| !self.config.vision.attends_fully(i));
+            self.block(&block, x, &group, windows.unwrap_or(group.pairs))?;
             if let Some(level) = self.config.vision.deepstack.iter().position(|deep| *deep == i) {
                 let merger = self.parameters.deepstack[level];
                 let VisionConfig { width, .. } = self.config.vision;
@@ -233,11 +281,14 @@ impl Engine {
     fn patches(
         &mut self,
         pairs: &[&FramePair<'_>],
+        windows: Option<&Windows>,
         mean_and_std: [[f32; 2]; 3],
         group: &Group,
     ) -> Result<Address, GpuError> {
         let (width, len) = (self.config.vision.width, self.config.vision.patch_len());
-        let parts: Vec<&[u8]> = pairs.iter().map(|pair| pair.bytes).collect();
+        let merged = self.config.vision.merged();
+        let parts: Vec<Cow<'_, [u8]>> = pairs.iter().map(|pair| pair.ordered(windows, merged, len)).collect();
+        let parts: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
         let bytes = self.buffers.bytes.put(&self.gpu, &parts)?;
         let total = group.count * len;
         let numbers = self.buffers.inner.of(&self.gpu, total)?;
@@ -251,16 +302,21 @@ impl Engine {
         ];
         self.gpu.run("pixels", LaunchShape::eights(total), &args)?;
         let x = self.buffers.x.of(&self.gpu, group.count * width)?;
-        let learned = self.gpu.address(&self.patch_positions[&group.sides].learned);
-        let args = [Arg::At(x), Arg::At(learned), Arg::Int(group.per_pair as i32), Arg::Int(width as i32)];
-        self.gpu.run("repeat_rows", LaunchShape::rows(group.count, width), &args)?;
         let patch = self.parameters.patch;
-        self.linear("patch matmul", patch, numbers, group.count, Epilogue::BiasAdd(patch.bias), x)?;
+        let mut epilogue = patch.with_bias(0);
+        if let Some(learned) = &self.patch_positions[&group.sides].learned {
+            let learned = self.gpu.address(learned);
+            let args =
+                [Arg::At(x), Arg::At(learned), Arg::Int(group.per_pair as i32), Arg::Int(width as i32)];
+            self.gpu.run("repeat_rows", LaunchShape::rows(group.count, width), &args)?;
+            epilogue = Epilogue::BiasAdd(patch.bias);
+        }
+        self.linear("patch matmul", patch, numbers, group.count, epilogue, x)?;
         Ok(x)
     }
 
-    fn block(&mut self, block: &Block, x: Address, group: &Group) -> Result<(), GpuError> {
-        let VisionConfig { width, heads, inner, .. } = self.config.vision;
+    fn block(&mut self, block: &Block, x: Address, group: &Group, spans: Spans) -> Result<(), GpuError> {
+        let VisionConfig { width, heads, .. } = self.config.vision;
         let count = group.count;
         let normal = self.normal(&block.norm1, x, count, width)?;
         let qkv = self.buffers.qkv.of(&self.gpu, count * 3 * width)?;
@@ -289,22 +345,24 @@ impl Engine {
             heads,
             kv_heads: heads,
             head_width: width / heads,
-            lists: [group.starts, group.lengths, group.starts, group.lengths],
-            sequences: count / group.per_pair,
-            longest: group.per_pair,
+            lists: [spans.starts, spans.lengths, spans.starts, spans.lengths],
+            sequences: spans.count,
+            longest: spans.longest,
             prefix: (Address::NONE, Address::NONE, 0, 0),
         })?;
         self.linear("vision proj matmul", block.proj, mixed, count, Epilogue::BiasAdd(block.proj.bias), x)?;
         let normal = self.normal(&block.norm2, x, count, width)?;
-        let hidden = self.buffers.inner.of(&self.gpu, count * inner)?;
-        self.linear(
-            "vision fc1 matmul",
-            block.fc1,
-            normal,
-            count,
-            Epilogue::BiasGelu(block.fc1.bias),
-            hidden,
-        )?;
+        let mut hidden = self.buffers.inner.of(&self.gpu, count * block.fc1.outputs)?;
+        let bias = block.fc1.bias;
+        let epilogue = if block.is_gated { Epilogue::Bias(bias) } else { Epilogue::BiasGelu(bias) };
+        self.linear("vision fc1 matmul", block.fc1, normal, count, epilogue, hidden)?;
+        if block.is_gated {
+            let inner = block.fc2.inputs;
+            let gated = self.buffers.gated.of(&self.gpu, count * inner)?;
+            let args = [Arg::At(hidden), Arg::At(gated), Arg::Int(inner as i32), Arg::Int(inner as i32)];
+            self.gpu.run("swiglu", LaunchShape::rows(count, inner), &args)?;
+            hidden = gated;
+        }
         self.linear("vision fc2 matmul", block.fc2, hidden, count, Epilogue::BiasAdd(block.fc2.bias), x)
     }
 
@@ -323,7 +381,7 @@ impl Engine {
             Arg::At(y),
             Arg::Int(width as i32),
             Arg::Int(rows as i32),
-            Arg::Float(EPSILON),
+            Arg::Float(EPSILON as f32),
         ];
         let kernel = if width == self.config.vision.width { "layer_norm" } else { "layer_norm_merged" };
         self.gpu.run(kernel, LaunchShape::warps(rows), &args)?;
@@ -343,8 +401,15 @@ impl Engine {
         self.linear("merger matmuls", merger.fc1, normal, rows, Epilogue::Bias(merger.fc1.bias), hidden)?;
         let count = rows * merger.fc1.outputs;
         self.gpu.run("gelu", LaunchShape::eights(count), &[Arg::At(hidden), Arg::Count(count as u64)])?;
-        let y = group.visual_embeds.plus((level * group.visual_rows + group.first) * self.config.text.width);
-        self.linear("merger matmuls", merger.fc2, hidden, rows, Epilogue::Bias(merger.fc2.bias), y)
+        let width = self.config.text.width;
+        let y = group.visual_embeds.plus((level * group.visual_rows + group.first) * width);
+        let bias = Epilogue::Bias(merger.fc2.bias);
+        if group.windows.is_none() {
+            return self.linear("merger matmuls", merger.fc2, hidden, rows, bias, y);
+        }
+        let windowed = self.buffers.qkv.of(&self.gpu, rows * width)?;
+        self.linear("merger matmuls", merger.fc2, hidden, rows, bias, windowed)?;
+        self.take_rows(windowed, group.places, y, rows, width)
     }
 
     /// Computes positions and angles of images of a size, once.
@@ -353,20 +418,27 @@ impl Engine {
             return Ok(());
         }
         let vision = &self.config.vision;
-        let (corners, shares) = corners(vision, sides);
+        let learned = vision.positions.map(|side| self.learned_positions(side, sides));
+        let cos_sin: Vec<f32> =
+            angles(vision, sides).iter().flat_map(|angle| [angle.cos(), angle.sin()]).collect();
+        let failed = || GpuError::failed("copying to the GPU");
+        let learned =
+            learned.map(|learned| self.gpu.stream.clone_htod(&learned).map_err(failed())).transpose()?;
+        let cos_sin = self.gpu.stream.clone_htod(&cos_sin).map_err(failed())?;
+        self.patch_positions.insert(sides, PatchPositions { learned, cos_sin });
+        Ok(())
+    }
+
+    /// The learned positions of an image's patches, between those of the learned square.
+    fn learned_positions(&self, side: usize, sides: [usize; 2]) -> Vec<u16> {
+        let vision = &self.config.vision;
+        let (corners, shares) = corners(vision.merge, side, sides);
         let mut learned = vec![0.0f32; sides[0] * sides[1] * vision.width];
         for (i, (corner, share)) in corners.iter().zip(&shares).enumerate() {
             let row = &mut learned[i / 4 * vision.width..][..vision.width];
             let from = &self.parameters.positions[corner * vision.width..][..vision.width];
             row.iter_mut().zip(from).for_each(|(sum, number)| *sum += share * number);
         }
-        let learned: Vec<u16> = learned.iter().map(|number| bf16::from_f32(*number).to_bits()).collect();
-        let cos_sin: Vec<f32> =
-            angles(vision, sides).iter().flat_map(|angle| [angle.cos(), angle.sin()]).collect();
-        let failed = || GpuError::failed("copying to the GPU");
-        let learned = self.gpu.stream.clone_htod(&learned).map_err(failed())?;
-        let cos_sin = self.gpu.stream.clone_htod(&cos_sin).map_err(failed())?;
-        self.patch_positions.insert(sides, PatchPositions { learned, cos_sin });
-        Ok(())
+        learned.iter().map(|number| bf16::from_f32(*number).to_bits()).collect()
     }
 }

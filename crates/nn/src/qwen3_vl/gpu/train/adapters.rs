@@ -192,7 +192,8 @@ fn group_of(layers: &[&network::Linear], lora_layers: &[Option<LoraLayer>], down
 /// Layers that take the same numbers, as `parameters.rs` has them below one another.
 fn text_groups(network: &Network) -> Vec<Vec<&network::Linear>> {
     let layers = network.text.layers.iter().flat_map(|layer| {
-        [vec![&layer.q, &layer.k, &layer.v], vec![&layer.o], vec![&layer.gate, &layer.up], vec![&layer.down]]
+        let mlp = layer.dense();
+        [vec![&layer.q, &layer.k, &layer.v], vec![&layer.o], vec![&mlp.gate, &mlp.up], vec![&mlp.down]]
     });
     layers.chain([vec![&network.text.head]]).collect()
 }

@@ -24,6 +24,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::super::cache::ScoreCache;
+use super::super::config::Family;
 use super::super::error::VlmError;
 use super::super::forward::Architecture;
 use super::super::load::ModelWeights;
@@ -95,6 +96,9 @@ impl GpuTrainer {
     ) -> Result<Self, GpuError> {
         let TrainerParts { architecture, weights, specs, lora_layers, settings } = parts;
         let Architecture { config, network, .. } = architecture;
+        if config.family != Family::Qwen3Vl {
+            return Err(GpuError::Unsupported { what: "training of models other than dense Qwen3-VL" });
+        }
         check_sizes(config)?;
         let mut gpu = Gpu::open(index)?;
         let layout = AdapterLayout::new(network, lora_layers);
@@ -471,7 +475,8 @@ fn frozen_bytes(
             let all: usize = layers.iter().map(|layer| extra(layer)).sum();
             layers.iter().map(|layer| layer.outputs * (all - extra(layer))).sum::<usize>()
         };
-        group(&[&layer.q, &layer.k, &layer.v]) + group(&[&layer.gate, &layer.up])
+        let mlp = layer.dense();
+        group(&[&layer.q, &layer.k, &layer.v]) + group(&[&mlp.gate, &mlp.up])
     });
     let numbers = base.map(Spec::len).sum::<usize>() + columns.sum::<usize>() + shared.sum::<usize>();
     numbers * size_of::<u16>()
@@ -497,8 +502,8 @@ fn text_layer(
         k_norm: loaded.k_norm,
         o: of(&layer.o, loaded.o),
         norm2: loaded.norm2,
-        gate_up: of(&layer.gate, loaded.gate_up),
-        down: of(&layer.down, loaded.down),
+        gate_up: of(&layer.dense().gate, loaded.gate_up),
+        down: of(&layer.dense().down, loaded.down),
     }
 }
 

@@ -2,10 +2,11 @@
 
 use super::super::super::config::VisionConfig;
 use super::super::super::patches::VisualKind;
+use super::super::super::vision::EPSILON;
 use super::super::engine::{Attention, heads_of};
 use super::super::lists::Lists;
 use super::super::parameters::LayerNorm;
-use super::super::vision::{EPSILON, FramePair};
+use super::super::vision::FramePair;
 use super::TrainEngine;
 use super::activations::{Keep, Place, VisionActivations};
 use super::attention::AttentionBackward;
@@ -217,7 +218,8 @@ impl TrainEngine {
         ];
         engine.gpu.run("pixels", LaunchShape::eights(total), &args)?;
         let x = pass.at(pass.activations.blocks[0].x).plus(group.first * width);
-        let learned = engine.gpu.address(&engine.patch_positions[&group.sides].learned);
+        let learned = engine.patch_positions[&group.sides].learned.as_ref();
+        let learned = learned.map_or(Address::NONE, |learned| engine.gpu.address(learned));
         let args = [Arg::At(x), Arg::At(learned), Arg::Int(group.per_pair as i32), Arg::Int(width as i32)];
         engine.gpu.run("repeat_rows", LaunchShape::rows(count, width), &args)?;
         if patch.base.extra > 0 {
@@ -304,7 +306,7 @@ impl TrainEngine {
             Arg::At(y.at),
             Arg::Int(y.stride as i32),
             Arg::Int(rows as i32),
-            Arg::Float(EPSILON),
+            Arg::Float(EPSILON as f32),
         ];
         let is_narrow = width == self.engine.config.vision.width;
         let kernel = if is_narrow { "layer_norm" } else { "layer_norm_merged" };
@@ -328,7 +330,7 @@ impl TrainEngine {
             Arg::At(dx),
             Arg::Int(i32::from(adds)),
             Arg::Int(rows as i32),
-            Arg::Float(EPSILON),
+            Arg::Float(EPSILON as f32),
         ];
         let is_narrow = width == self.engine.config.vision.width;
         let kernel = if is_narrow { "layer_norm_backward" } else { "layer_norm_merged_backward" };
