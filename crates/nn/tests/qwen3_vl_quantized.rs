@@ -89,9 +89,10 @@ fn window(model: &QwenVl) -> Inputs {
     };
     let views: Vec<Vec<Vec<u8>>> =
         [3000, 3100].map(|seed| (0..3).map(|t| frame(seed + t)).collect()).to_vec();
-    let images =
-        |view: &Vec<Vec<u8>>| view.iter().map(|rgb| RgbImage { rgb, height: 64, width: 64 }).collect();
-    let views: Vec<Vec<RgbImage<'_>>> = views.iter().map(images).collect();
+    let images = |view: usize| {
+        views[view].iter().map(|rgb| RgbImage { rgb, height: 64, width: 64 }).collect::<Vec<_>>()
+    };
+    let views = [images(0), images(1)];
     let question = trend_question("Push");
     model.processor().window(&views, 2.0, FrameSampling::All, &question, PromptLayout::VideosFirst).unwrap()
 }

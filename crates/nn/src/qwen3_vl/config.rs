@@ -484,8 +484,10 @@ fn experts_config(section: &ConfigSection<'_>) -> Result<ExpertsConfig, VlmError
         return Err(section.wrong("norm_topk_prob", "is false, which is not supported"));
     }
     let is_set = |key: &str| section.value.get(key).is_some_and(|value| !value.is_null());
+    // transformers 5 writes the second.
+    let count = if is_set("num_experts") { "num_experts" } else { "num_local_experts" };
     Ok(ExpertsConfig {
-        count: section.size("num_experts")?,
+        count: section.size(count)?,
         per_token: section.size("num_experts_per_tok")?,
         inner: section.size("moe_intermediate_size")?,
         every: if is_set("decoder_sparse_step") { section.size("decoder_sparse_step")? } else { 1 },

@@ -10,7 +10,7 @@ use crate::weights::WeightsError;
 #[non_exhaustive]
 pub enum VlmError {
     /// The folder lacks a file.
-    #[error("{}: cannot be read ({source}); a Qwen3-VL folder has config.json, tokenizer.json and *.safetensors, as \
+    #[error("{}: cannot be read ({source}); a Qwen-VL folder has config.json, tokenizer.json and *.safetensors, as \
              saved by `save_pretrained`", file.display())]
     File {
         /// The file.

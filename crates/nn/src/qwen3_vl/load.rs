@@ -1,6 +1,6 @@
 //! The weights of a Hugging Face folder: one safetensors file, or several with an index; quantised or not.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use indexmap::IndexMap;
@@ -49,39 +49,58 @@ impl ModelTensor {
     }
 }
 
-/// Some columns of a matrix `[inputs, columns]`, which are the outputs of a layer.
+/// Some outputs of a matrix that has those of several layers.
 #[derive(Clone, Debug)]
 pub(super) struct ExpertTensor {
     stored: Array,
     /// Outputs and inputs.
     shape: [usize; 2],
+    /// The first output.
     first: usize,
+    /// Whether outputs are columns, and not rows.
+    is_transposed: bool,
 }
 
 impl ExpertTensor {
     fn to_f32(&self) -> Option<Vec<f32>> {
         let ([outputs, inputs], columns) = (self.shape, self.stored.shape()[1]);
         let all = self.stored.to_f32()?;
+        if !self.is_transposed {
+            return Some(all[self.first * inputs..][..outputs * inputs].to_vec());
+        }
         let column = |output: usize| (0..inputs).map(move |input| input * columns + self.first + output);
         Some((0..outputs).flat_map(column).map(|place| all[place]).collect())
     }
 }
 
-/// Experts of one tensor each for all experts of a layer, `[experts, inputs, outputs]`, as the hub stores them: by expert.
-fn split_experts(name: &str, tensor: &Array) -> Option<Vec<(String, ModelTensor)>> {
+/// The experts of a tensor for all experts of a layer: `[experts, inputs, outputs]` as the hub has it, or `[experts, outputs, inputs]` as
+/// transformers 5 saves what it made itself. `None` where it is no such tensor, or could be both.
+fn split_experts(
+    name: &str,
+    tensor: &Array,
+    specs: &HashMap<&str, &[usize]>,
+) -> Option<Vec<(String, ModelTensor)>> {
     let (layer, part) = name.rsplit_once(".experts.")?;
-    let [experts, inputs, outputs] = *tensor.shape() else { return None };
+    let [experts, rows, columns] = *tensor.shape() else { return None };
     let parts: &[&str] = match part {
-        "gate_up_proj" if outputs.is_multiple_of(2) => &["gate_proj", "up_proj"],
+        "gate_up_proj" => &["gate_proj", "up_proj"],
         "down_proj" => &["down_proj"],
         _ => return None,
     };
-    let each = outputs / parts.len();
+    let name = |expert: usize, part: &str| format!("{layer}.experts.{expert}.{part}.weight");
+    let [outputs, inputs] = **specs.get(name(0, parts[0]).as_str())? else { return None };
+    let all = outputs * parts.len();
+    let is_transposed = match ([rows, columns] == [inputs, all], [rows, columns] == [all, inputs]) {
+        (true, false) => true,
+        (false, true) => false,
+        _ => return None,
+    };
     let of_expert = |expert: usize| {
         let stored = tensor.row(expert)?;
         let split = parts.iter().enumerate().map(move |(i, part)| {
-            let tensor = ExpertTensor { stored: stored.clone(), shape: [each, inputs], first: i * each };
-            (format!("{layer}.experts.{expert}.{part}.weight"), ModelTensor::Expert(tensor))
+            let (stored, first) = (stored.clone(), i * outputs);
+            let tensor = ExpertTensor { stored, shape: [outputs, inputs], first, is_transposed };
+            (name(expert, part), ModelTensor::Expert(tensor))
         });
         Some(split)
     };
@@ -132,14 +151,34 @@ pub(super) fn model_weights(folder: &Path, specs: &[Spec], tied: bool) -> Result
             }
         }
     }
+    let shapes = specs.iter().map(|spec| (spec.name.as_str(), &spec.shape[..])).collect();
     for (name, tensor) in stored.iter().filter(|(name, _)| !layers.is_used(name)) {
-        match split_experts(name, tensor) {
+        match split_experts(name, tensor, &shapes) {
             Some(experts) => experts.into_iter().for_each(|(name, tensor)| all.insert(name, tensor)),
             None => all.insert(name, ModelTensor::Plain(tensor.clone())),
         }
     }
     check(folder, specs, &all, tied)?;
     Ok(all)
+}
+
+/// Refuses files of llama.cpp, in place of a folder or in one without safetensors.
+pub(super) fn refuse_gguf(path: &Path) -> Result<(), VlmError> {
+    let is_gguf =
+        |file: &Path| file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
+    let has_weights = [SINGLE, INDEX].iter().any(|name| path.join(name).is_file());
+    let files = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let inside = || files.into_iter().find(|file| is_gguf(file)).filter(|_| !has_weights);
+    let found = if is_gguf(path) { Some(path.to_owned()) } else { inside() };
+    match found {
+        None => Ok(()),
+        Some(file) => Err(VlmError::Shard {
+            file,
+            problem: "GGUF is not read; open the model's folder of safetensors (FP8, AWQ, GPTQ and compressed-tensors are), \
+                      or let llama.cpp serve it behind the OpenAI chat protocol"
+                .into(),
+        }),
+    }
 }
 
 /// Reads all tensors of a folder.

@@ -1,4 +1,6 @@
-//! Qwen3-VL, a vision-language model: dense models of 2B, 4B, 8B and any other size of the family.
+//! Qwen3-VL, a vision-language model: dense models of 2B, 4B, 8B and any other size of the family; with experts (Qwen3-VL-MoE); and
+//! Qwen2.5-VL. What sets them apart is in [`Config`] and in the layers that `network.rs` makes of it. Weights may be quantised
+//! (`quantized/`).
 //!
 //! | what | where |
 //! |---|---|

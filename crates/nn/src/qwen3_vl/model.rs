@@ -110,6 +110,7 @@ impl QwenVl {
         quantization: Quantization,
     ) -> Result<Self, VlmError> {
         let folder = folder.as_ref();
+        load::refuse_gguf(folder)?;
         let mut config = Config::read(&folder.join("config.json"))?;
         let processor = Processor::open(folder, &config)?;
         let (mut network, mut specs) = network::build(&config);

@@ -112,6 +112,7 @@ impl VlmTrainer {
         seed: u64,
     ) -> Result<Self, VlmError> {
         let folder = folder.as_ref();
+        load::refuse_gguf(folder)?;
         let config = Config::read(&folder.join("config.json"))?;
         let processor = Processor::open(folder, &config)?;
         let weights = load::model_weights(folder, &network::build(&config).1, config.tied)?;
@@ -143,6 +144,10 @@ impl VlmTrainer {
         adamw: AdamW,
         seed: u64,
     ) -> Result<Self, VlmError> {
+        if config.text.experts.is_some() {
+            let problem = "models with experts (Qwen3-VL-MoE) cannot be trained here; train a dense one";
+            return Err(VlmError::Input(problem.into()));
+        }
         let (network, mut specs) = network::build(&config);
         let base = specs.len();
         if let InitialWeights::Random { init_std } = first {
