@@ -8,7 +8,7 @@ use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, Device, Precision};
 use plaudit_nn::qwen3_vl::{
     Adapter, Config, ContentPart, Decoding, FineTuning, FrameSampling, GenerateOptions, Inputs, LoraConfig,
-    Message, Padding, PromptLayout, QwenVl, RgbImage, Role, ScoreCache, VlmTrainer,
+    Message, Padding, PromptLayout, QwenVl, RgbImage, Role, ScoreCache, VlmTrainer, chat,
 };
 use plaudit_nn::weights::Array;
 use serde_json::{Value, json};
@@ -142,7 +142,7 @@ fn qwen2_5_vl_gives_what_transformers_gives() {
     let images = [Frames::new(5300, 1, 90, 200), Frames::new(5301, 1, 56, 56)];
     let images = images.iter().map(|image| processor.image(image.images()[0]).unwrap()).collect();
     let content = vec![ContentPart::Image, ContentPart::Image, ContentPart::Text("Which one?".into())];
-    let prompt = processor.chat(&[Message { role: Role::User, content }], true);
+    let prompt = processor.in_template(chat(&[Message { role: Role::User, content }], true));
     check("qwen2_5_vl_images", &model, &processor.encode(&prompt, images).unwrap());
     // Scored with what windows share kept, and by labels alone.
     let inputs = window(&model);

@@ -9,7 +9,7 @@ use super::cost::QuestionSize;
 use super::error::VlmError;
 use super::patches::{RgbImage, Visual, VisualKind, patchify};
 use super::positions::{Positions, positions};
-use super::prompt::{self, Message, PromptLayout, Role};
+use super::prompt::{self, PromptLayout};
 use super::resize::{bicubic, smart_size};
 use super::tokenizer::Tokenizer;
 
@@ -515,32 +515,16 @@ impl Processor {
             self.video_as(view, format).map_err(named)
         };
         let visuals = views.iter().enumerate().map(video).collect::<Result<_, _>>()?;
-        self.encode(&self.window_prompt(views.len(), question, layout), visuals)
+        self.encode(&self.in_template(prompt::window(views.len(), question, layout)), visuals)
     }
 
-    /// The prompt of a window of `views` videos with this question, up to where the answer begins.
+    /// A conversation (of [`chat`](super::chat) and the like) with what the template of the model's family adds. That of Qwen2.5-VL
+    /// begins with a system message, and says where a video begins and ends, which Qwen3-VL's processor does when it writes the times of frames.
     #[must_use]
-    pub fn window_prompt(&self, views: usize, question: &str, layout: PromptLayout) -> String {
-        self.in_template(prompt::window(views, question, layout), false)
-    }
-
-    /// What the model's chat template makes of a conversation; with `answer_next`, up to where an answer begins.
-    #[must_use]
-    pub fn chat(&self, messages: &[Message], answer_next: bool) -> String {
-        let has_system = messages.first().is_some_and(|first| first.role == Role::System);
-        self.in_template(prompt::chat(messages, answer_next), has_system)
-    }
-
-    /// A conversation with what the template of its family adds. That of Qwen2.5-VL begins with a system message, and says where a
-    /// video begins and ends, which Qwen3-VL's processor does when it writes the times of frames.
-    fn in_template(&self, conversation: String, has_system: bool) -> String {
+    pub fn in_template(&self, conversation: String) -> String {
         match self.config.family {
             Family::Qwen3Vl | Family::Qwen3VlMoe => conversation,
-            Family::Qwen25Vl => {
-                let system = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n";
-                let system = if has_system { "" } else { system };
-                system.to_owned() + &prompt::with_video_ends(&conversation)
-            }
+            Family::Qwen25Vl => prompt::qwen2_5_template(&conversation),
         }
     }
 

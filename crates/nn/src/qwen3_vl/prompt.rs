@@ -50,6 +50,8 @@ const IMAGE: &str = "<|vision_start|><|image_pad|><|vision_end|>";
 const VIDEO: &str = "<|vision_start|><|video_pad|><|vision_end|>";
 const VIDEO_PAD: &str = "<|video_pad|>";
 
+const END_OF_TURN: &str = "<|im_end|>\n";
+
 /// What the model's chat template makes of a conversation; with `answer_next`, up to where an answer begins.
 ///
 /// A system message other than the first is left out, as the template does.
@@ -72,7 +74,7 @@ pub fn chat(messages: &[Message], answer_next: bool) -> String {
                 _ => {} // only the user shows images
             }
         }
-        text += "<|im_end|>\n";
+        text += END_OF_TURN;
     }
     if answer_next {
         text += "<|im_start|>assistant\n";
@@ -80,9 +82,23 @@ pub fn chat(messages: &[Message], answer_next: bool) -> String {
     text
 }
 
-/// A conversation in which every video stands between its beginning and its end.
-pub(super) fn with_video_ends(conversation: &str) -> String {
-    conversation.replace(VIDEO, VIDEO_PAD).replace(VIDEO_PAD, VIDEO)
+/// A conversation as Qwen2.5-VL's template has it: with a system message, and every video between its beginning and its end.
+pub(super) fn qwen2_5_template(conversation: &str) -> String {
+    const SYSTEM: &str = "<|im_start|>system\n";
+    let videos = conversation.replace(VIDEO, VIDEO_PAD).replace(VIDEO_PAD, VIDEO);
+    if videos.starts_with(SYSTEM) {
+        return videos;
+    }
+    format!("{SYSTEM}You are a helpful assistant.{END_OF_TURN}{videos}")
+}
+
+/// The same of a conversation whose last message goes on: its turn is not ended.
+#[must_use]
+pub fn open_chat(messages: &[Message]) -> String {
+    let mut text = chat(messages, false);
+    let ended = text.trim_end_matches(END_OF_TURN).len();
+    text.truncate(ended);
+    text
 }
 
 /// Where the words of a window's prompt stand.

@@ -15,7 +15,7 @@ use super::completion::{
     AnswerUnderWay, Completion, CompletionListener, CompletionOptions, CompletionToken, NoListener,
     log_sum_exp,
 };
-use super::conversation::{ContentPart, Conversation, RgbImage, Video};
+use super::conversation::{AnswerPlace, ContentPart, Conversation, RgbImage, Video};
 use super::folder::JudgeFolder;
 use super::model::{Answer, AnswerMode, GenerationConfig, TrendModel};
 use super::readout::LabelLogits;
@@ -121,7 +121,7 @@ impl LocalVlm {
     pub fn inputs(&self, conversation: &Conversation<'_>) -> Result<Inputs, VlmError> {
         let visuals = conversation.parts.iter().filter_map(|part| self.visual(part).transpose());
         let processor = self.model.processor();
-        processor.encode(&processor.chat(&messages(conversation), true), visuals.collect::<Result<_, _>>()?)
+        processor.encode(&processor.in_template(prompt(conversation)), visuals.collect::<Result<_, _>>()?)
     }
 
     fn visual(&self, part: &ContentPart<'_>) -> Result<Option<Visual>, VlmError> {
@@ -195,7 +195,7 @@ impl LocalVlm {
                 }
             }
         }
-        processor.question_size(&processor.chat(&messages(conversation), true), &grids)
+        processor.question_size(&processor.in_template(prompt(conversation)), &grids)
     }
 
     /// The sizes of the model.
@@ -322,9 +322,36 @@ fn seed(conversation: &Conversation<'_>) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|at| key[at]))
 }
 
-/// A question as RLinf writes it for this model: a pad for each video, lines of their own, and an empty line between videos
-/// and words.
-fn messages(conversation: &Conversation<'_>) -> Vec<Message> {
+/// A question as the model reads it.
+fn prompt(conversation: &Conversation<'_>) -> String {
+    let system = conversation
+        .system
+        .as_deref()
+        .map(|words| Message { role: Role::System, content: vec![qwen::ContentPart::Text(words.into())] });
+    let content = match conversation.answer {
+        AnswerPlace::NextTurn => content_as_rlinf_writes_it(conversation),
+        AnswerPlace::SameTurn => content_of_the_template(conversation),
+    };
+    let asked = Message { role: Role::User, content };
+    let messages: Vec<Message> = system.into_iter().chain([asked]).collect();
+    match conversation.answer {
+        AnswerPlace::NextTurn => qwen::chat(&messages, true),
+        AnswerPlace::SameTurn => qwen::open_chat(&messages),
+    }
+}
+
+/// The parts as the model's own template has them, with nothing between.
+fn content_of_the_template(conversation: &Conversation<'_>) -> Vec<qwen::ContentPart> {
+    let part = |part: &ContentPart<'_>| match part {
+        ContentPart::Text(words) => qwen::ContentPart::Text(words.clone()),
+        ContentPart::Image(_) => qwen::ContentPart::Image,
+        ContentPart::Video(_) => qwen::ContentPart::Video,
+    };
+    conversation.parts.iter().map(part).collect()
+}
+
+/// A pad for each video, lines of their own, and an empty line between videos and words.
+fn content_as_rlinf_writes_it(conversation: &Conversation<'_>) -> Vec<qwen::ContentPart> {
     let mut content = Vec::new();
     let mut text = String::new();
     let mut before: Option<&ContentPart<'_>> = None;
@@ -347,12 +374,7 @@ fn messages(conversation: &Conversation<'_>) -> Vec<Message> {
         before = Some(part);
     }
     content.extend((!text.is_empty()).then_some(qwen::ContentPart::Text(text)));
-    let system = conversation
-        .system
-        .as_deref()
-        .map(|words| Message { role: Role::System, content: vec![qwen::ContentPart::Text(words.into())] });
-    let asked = Message { role: Role::User, content };
-    system.into_iter().chain([asked]).collect()
+    content
 }
 
 #[cfg(test)]
@@ -375,16 +397,11 @@ mod tests {
         };
         let question = trend_question("Lift it.");
         let words = || ContentPart::Text(question.clone());
-        let videos_first = Conversation { system: None, parts: vec![video(), video(), words()] };
-        assert_eq!(
-            qwen::chat(&messages(&videos_first), true),
-            window(2, &question, PromptLayout::VideosFirst)
-        );
-        let words_first = Conversation { system: None, parts: vec![words(), video(), video()] };
-        assert_eq!(
-            qwen::chat(&messages(&words_first), true),
-            window(2, &question, PromptLayout::SharedPrefix)
-        );
+        let asked = |parts| Conversation { system: None, parts, answer: AnswerPlace::NextTurn };
+        let videos_first = asked(vec![video(), video(), words()]);
+        assert_eq!(prompt(&videos_first), window(2, &question, PromptLayout::VideosFirst));
+        let words_first = asked(vec![words(), video(), video()]);
+        assert_eq!(prompt(&words_first), window(2, &question, PromptLayout::SharedPrefix));
     }
 
     #[test]
@@ -396,12 +413,15 @@ mod tests {
                 ContentPart::Image(image()),
                 ContentPart::Text("Good?".into()),
             ],
+            answer: AnswerPlace::NextTurn,
         };
         assert_eq!(
-            qwen::chat(&messages(&asked), true),
+            prompt(&asked),
             "<|im_start|>system\nBe fair.<|im_end|>\n<|im_start|>user\n\
              <|vision_start|><|image_pad|><|vision_end|><|vision_start|><|image_pad|><|vision_end|>Good?<|im_end|>\n\
              <|im_start|>assistant\n"
         );
+        let open = Conversation { answer: AnswerPlace::SameTurn, ..asked };
+        assert!(prompt(&open).ends_with("<|vision_end|>Good?"), "{}", prompt(&open));
     }
 }
