@@ -22,7 +22,7 @@ use crate::tensor::Tensor;
 /// How many bits the weights of linear layers have in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Quantization {
-    /// All of the precision.
+    /// All of the precision; weights that were stored in eight bits or fewer stay in eight on a GPU.
     #[default]
     None,
     /// Eight, with a scale for each 128 of a row; on a GPU. Products are those of bf16.
