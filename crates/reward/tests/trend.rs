@@ -68,6 +68,7 @@ fn input(cameras: &[&str]) -> InputBuilder {
         cameras: cameras.iter().map(|camera| (*camera).into()).collect(),
         prompt: Prompt::Trend,
         window: 5,
+        shown: None,
         default_task: Some("Lift it.".into()),
         system: None,
         layout: PromptLayout::VideosFirst,
