@@ -1,6 +1,6 @@
 //! Reward models behind https: the machine's certificates decide whom to trust.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -84,7 +84,8 @@ fn a_reward_model_behind_https_is_reached_if_its_certificate_is_trusted() {
     let front = TlsFront::start(&serving.address, &certificate);
     let train = |host: &str, trusted: &Path| {
         let source = format!("https://{host}:{}/v1", front.port);
-        let words: Vec<String> = ["train", "mine.yaml", "-q", "runner.max_epochs=1", "--fresh"]
+        let run = format!("runner.logger.log_path=run_{host}_{}", trusted.file_stem().unwrap().display());
+        let words: Vec<String> = ["train", "mine.yaml", "-q", "runner.max_epochs=1", &run]
             .map(String::from)
             .into_iter()
             .chain(rewarded_by(&source))
