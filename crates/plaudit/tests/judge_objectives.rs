@@ -99,13 +99,21 @@ fn a_judge_learns_progress_success_and_preference_together() {
         [("progress", "exactly one digit"), ("success", "yes or no"), ("preference", "first or second")]
     {
         let row = row(objective);
-        assert_eq!((&row["objective"], &row["segment_metadata"]["window_size"]), (&json!(objective), &json!(4)));
+        assert_eq!(
+            (&row["objective"], &row["segment_metadata"]["window_size"]),
+            (&json!(objective), &json!(4))
+        );
         assert!(row["prompt"].as_str().unwrap().contains(asks), "{row}");
     }
     // The digit grows with the share of the way to success.
     let mut digits: Vec<(u64, u64)> = lines(&at.join("progress/train/segments.jsonl"))
         .iter()
-        .map(|row| (row["segment_metadata"]["end_step"].as_u64().unwrap(), row["answer"].as_str().unwrap().parse().unwrap()))
+        .map(|row| {
+            (
+                row["segment_metadata"]["end_step"].as_u64().unwrap(),
+                row["answer"].as_str().unwrap().parse().unwrap(),
+            )
+        })
         .collect();
     digits.sort_unstable();
     assert!(digits.first().unwrap().1 <= 2 && digits.last().unwrap().1 == 9, "{digits:?}");
@@ -143,12 +151,26 @@ fn a_judge_learns_progress_success_and_preference_together() {
     // It is asked so ever after.
     let task = "Pick up the red cube and move it to the green goal.";
     for readout in ["progress", "success"] {
-        let words = ["reward", "eval", "judge", "episodes", "--json", "-q", "--task", task, "--points", "3", "--readout", readout];
+        let words = [
+            "reward",
+            "eval",
+            "judge",
+            "episodes",
+            "--json",
+            "-q",
+            "--task",
+            task,
+            "--points",
+            "3",
+            "--readout",
+            readout,
+        ];
         let found: Value = serde_json::from_str(&succeeds(at, &words)).unwrap();
         assert_eq!((&found["episodes"], &found["unread"]), (&json!(12), &json!(0)), "{found}");
         assert!(found["progress"]["voc"]["value"].is_number(), "{found}");
     }
-    let words = ["reward", "eval", "judge", "episodes", "--json", "-q", "--task", task, "--readout", "preference"];
+    let words =
+        ["reward", "eval", "judge", "episodes", "--json", "-q", "--task", task, "--readout", "preference"];
     let found: Value = serde_json::from_str(&succeeds(at, &words)).unwrap();
     assert!((0.0..=1.0).contains(&found["prefers_solved"]["value"].as_f64().unwrap()), "{found}");
     std::fs::write(at.join("mine.yaml"), REWARDED).unwrap();
@@ -178,7 +200,16 @@ fn what_cannot_be_asked_is_refused() {
     };
     collect("actor.model.noise=3", "env.eval.data_collection.save_dir=failures");
     let cut = |objective: &str, more: &[&str]| {
-        let words = ["dataset", "windows", "--raw-data-path", "failures", "--output-dir", "w", "--objective", objective];
+        let words = [
+            "dataset",
+            "windows",
+            "--raw-data-path",
+            "failures",
+            "--output-dir",
+            "w",
+            "--objective",
+            objective,
+        ];
         [&words[..], more].concat().iter().map(ToString::to_string).collect::<Vec<String>>()
     };
     let refuses = |words: Vec<String>, code: i32, expected: &str| {
@@ -190,11 +221,21 @@ fn what_cannot_be_asked_is_refused() {
     let output = plaudit(at, &["dataset", "windows", "--raw-data-path", "failures", "--objective", "mood"]);
     assert_eq!(output.status.code(), Some(2));
     // Windows of one kind are no windows of another.
-    succeeds(at, &cut("trend", &["-q", "--extra-views", "none", "--val-split", "0.25"]).iter().map(String::as_str).collect::<Vec<_>>());
+    succeeds(
+        at,
+        &cut("trend", &["-q", "--extra-views", "none", "--val-split", "0.25"])
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>(),
+    );
     let manifest = at.join("w/eval/segments.jsonl");
-    let changed = std::fs::read_to_string(&manifest).unwrap().replace("\"task\"", "\"objective\": \"success\", \"task\"");
+    let changed = std::fs::read_to_string(&manifest)
+        .unwrap()
+        .replace("\"task\"", "\"objective\": \"success\", \"task\"");
     std::fs::write(&manifest, changed).unwrap();
     let vlm = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nn/tests/qwen3_vl/model");
-    let said = crate::runs::on_one_line(&plaudit(at, &["reward", "eval", vlm.to_str().unwrap(), "w", "--main-view"]).stderr);
+    let said = crate::runs::on_one_line(
+        &plaudit(at, &["reward", "eval", vlm.to_str().unwrap(), "w", "--main-view"]).stderr,
+    );
     assert!(said.contains("asks for success, where windows for trend are needed"), "{said}");
 }

@@ -192,7 +192,9 @@ impl ConvertError {
             Self::NothingToAsk { objective, .. } => Some(match objective {
                 Objective::Trend => "collect episodes whose score changes",
                 Objective::Progress => "collect episodes that are solved",
-                Objective::Success | Objective::Preference => "collect episodes that are solved and others that are not",
+                Objective::Success | Objective::Preference => {
+                    "collect episodes that are solved and others that are not"
+                }
             }),
             Self::Changed { .. } => Some("wait until collection is over and start again"),
             Self::Read { .. } | Self::WritePython(_) | Self::WriteStore(_) | Self::Option { .. } => None,

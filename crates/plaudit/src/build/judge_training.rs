@@ -117,7 +117,9 @@ pub fn judge(loaded: &LoadedConfig, data: &JudgeData, ranks: usize) -> Result<Ju
             let hint = "change actor.model.text_config or vision_config";
             let wrong = |error: VlmError| loaded.problem("actor.model", error.to_string(), hint);
             refuse_adapters(loaded)?;
-            from_scratch(loaded, questions, labels(&data.train)).map_err(wrong)
+            let mut texts: Vec<&str> = questions.to_vec();
+            labels(&data.train).for_each(|label| texts.push(label));
+            from_scratch(loaded, &texts).map_err(wrong)
         }
         (None, WeightInit::Pretrained) => {
             let message = "there are no weights to start from, and nothing is downloaded";
@@ -252,13 +254,8 @@ fn random_like(loaded: &LoadedConfig, folder: &Path) -> Result<Judge, VlmError> 
     Ok(Judge { trainer, save: Box::new(move |trainer, folder| trainer.save_model(folder, Some(&base))) })
 }
 
-fn from_scratch(
-    loaded: &LoadedConfig,
-    questions: &[&str],
-    answers: impl Iterator<Item = &'static str>,
-) -> Result<Judge, VlmError> {
-    let texts: Vec<&str> = questions.iter().copied().chain(answers).collect();
-    let fresh = NewModelFiles::new(sizes(&loaded.config.actor.model), &texts)?;
+fn from_scratch(loaded: &LoadedConfig, texts: &[&str]) -> Result<Judge, VlmError> {
+    let fresh = NewModelFiles::new(sizes(&loaded.config.actor.model), texts)?;
     let trainer = random_init(loaded, fresh.config().clone(), fresh.processor()?)?;
     let save: SaveModel<'static> = Box::new(move |trainer, folder| {
         trainer.save_model(folder, None)?;

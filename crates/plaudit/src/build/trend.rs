@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plaudit_compose::ComposeError;
+use plaudit_data::windows::Objective;
 use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::gpu::GpuError;
-use plaudit_data::windows::Objective;
 use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout, Quantization, VlmError};
 use plaudit_reward::endpoint::{
     ChatEndpoint, EndpointCallbacks, EndpointError, EndpointSettings, ServerModel,
@@ -133,7 +133,9 @@ impl TermBuilder<'_> {
             longest_episode,
             counting: match model.readout {
                 Readout::Logits | Readout::Text => VoteCounting::Sum,
-                Readout::Words | Readout::Topreward | Readout::Progress | Readout::Success => VoteCounting::Newest,
+                Readout::Words | Readout::Topreward | Readout::Progress | Readout::Success => {
+                    VoteCounting::Newest
+                }
             },
         })
     }
@@ -234,8 +236,12 @@ impl TermBuilder<'_> {
                 sampling: FrameSampling::All,
                 ..input
             },
-            (Readout::Progress, Prompt::Trend) => InputBuilder { prompt: Prompt::Objective(Objective::Progress), ..input },
-            (Readout::Success, Prompt::Trend) => InputBuilder { prompt: Prompt::Objective(Objective::Success), ..input },
+            (Readout::Progress, Prompt::Trend) => {
+                InputBuilder { prompt: Prompt::Objective(Objective::Progress), ..input }
+            }
+            (Readout::Success, Prompt::Trend) => {
+                InputBuilder { prompt: Prompt::Objective(Objective::Success), ..input }
+            }
             _ => input,
         };
         let ask = AnswerMode::Words(readout.words().into());

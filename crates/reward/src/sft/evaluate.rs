@@ -114,8 +114,7 @@ impl JudgeMetrics {
                 windows.map(|(logits, (_, right))| AnsweredWindow { logits, right: *right }).collect();
             (!answered.is_empty()).then(|| ObjectiveMetrics::of(objective, &answered))
         };
-        let objectives: Vec<ObjectiveMetrics> =
-            Objective::ALL.into_iter().filter_map(of_objective).collect();
+        let objectives: Vec<ObjectiveMetrics> = Objective::ALL.into_iter().filter_map(of_objective).collect();
         let windows = asked.len();
         let mean = |number: fn(&ObjectiveMetrics) -> f64| {
             let weighted = objectives.iter().map(|found| number(found) * found.windows as f64);

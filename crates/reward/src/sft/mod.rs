@@ -14,7 +14,9 @@ mod training;
 
 use crate::trend::Trend;
 
-pub use evaluate::{EncodeWindow, JudgeMetrics, ObjectiveMetrics, TrendMonitor, evaluate_windows, window_logits};
+pub use evaluate::{
+    EncodeWindow, JudgeMetrics, ObjectiveMetrics, TrendMonitor, evaluate_windows, window_logits,
+};
 pub use example::{DEFAULT_FPS, InputFormat, TargetTokens};
 pub use training::{JudgeSettings, JudgeTraining, SaveModel, TrainableJudge};
 

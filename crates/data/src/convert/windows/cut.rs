@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use super::{WindowOptions, WindowScore};
 use crate::convert::sampling::sample;
 use crate::convert::scan::Scan;
-use crate::windows::{Objective, evenly_spaced};
 use crate::recording::{
     AfterLast, CameraKey, DatasetFormat, FileProblem, Frame, Item, Observation, PixelFormat, Recording,
     Strictness, Unit,
 };
+use crate::windows::{Objective, evenly_spaced};
 
 /// Answers, as [`Objective::answers`] has them.
 pub(super) const POSITIVE: &str = Objective::Trend.answers()[0];

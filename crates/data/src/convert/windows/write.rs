@@ -127,7 +127,11 @@ fn write_item(
 }
 
 /// The frames of the clip that another is compared with, from its own file.
-fn second_clip(source: &WindowSource<'_>, episode: usize, frames: &[usize]) -> Result<ShownViews, ConvertError> {
+fn second_clip(
+    source: &WindowSource<'_>,
+    episode: usize,
+    frames: &[usize],
+) -> Result<ShownViews, ConvertError> {
     let episode = &source.episodes[episode];
     let (known, item) = (&source.known[episode.origin.0], &source.items[episode.origin.0]);
     known.check_unchanged()?;

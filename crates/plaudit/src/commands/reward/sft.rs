@@ -170,10 +170,13 @@ fn refuse_other_work(loaded: &LoadedConfig) -> Result<(), Failure> {
 fn announce(run: &mut Run, data: &JudgeData, training: &JudgeTraining<'_>) {
     let count = |windows: &Windows| {
         let label = |(label, count): (&str, usize)| format!("{count} {label}");
-        let labels = |objective| windows.balance(objective).into_iter().map(label).collect::<Vec<_>>().join(", ");
+        let labels =
+            |objective| windows.balance(objective).into_iter().map(label).collect::<Vec<_>>().join(", ");
         let objectives: Vec<String> = match &windows.objectives()[..] {
             [Objective::Trend] => vec![labels(Objective::Trend)],
-            several => several.iter().map(|objective| format!("{objective}: {}", labels(*objective))).collect(),
+            several => {
+                several.iter().map(|objective| format!("{objective}: {}", labels(*objective))).collect()
+            }
         };
         format!("{} windows ({})", windows.len(), objectives.join("; "))
     };
@@ -242,15 +245,15 @@ impl Summary {
 fn measured(metrics: &JudgeMetrics) -> String {
     match &metrics.objectives[..] {
         [only] if only.objective == Objective::Trend => objective_lines(only),
-        several => several
-            .iter()
-            .map(|found| format!("{}\n{}", found.objective, objective_lines(found)))
-            .collect(),
+        several => {
+            several.iter().map(|found| format!("{}\n{}", found.objective, objective_lines(found))).collect()
+        }
     }
 }
 
 fn objective_lines(found: &ObjectiveMetrics) -> String {
-    let ObjectiveMetrics { objective, windows, loss, accuracy, balanced_accuracy, mean_error, confusion } = found;
+    let ObjectiveMetrics { objective, windows, loss, accuracy, balanced_accuracy, mean_error, confusion } =
+        found;
     let mut text = format!(
         "  windows           {windows}\n  balanced accuracy {balanced_accuracy:.4}\n  accuracy          {accuracy:.4}\n  \
          loss              {loss:.4}\n"

@@ -14,8 +14,8 @@ use plaudit_reward::metrics::{EpisodeScores, ProgressIntervals};
 use plaudit_reward::open::{OpenOptions, OpenVlm};
 use plaudit_reward::sft::DEFAULT_FPS;
 use plaudit_reward::trend::{
-    AnswerPlace, EpisodeJudge, EpisodeReadout, EpisodeValues, JudgeFolder, LocalVlm, PREFIX_FPS, PrefixFormat, ReadoutSettings,
-    TOPREWARD_PROMPT, WindowFormat, WordMeasure, WordReadout, mean_interval,
+    AnswerPlace, EpisodeJudge, EpisodeReadout, EpisodeValues, JudgeFolder, LocalVlm, PREFIX_FPS,
+    PrefixFormat, ReadoutSettings, TOPREWARD_PROMPT, WindowFormat, WordMeasure, WordReadout, mean_interval,
 };
 use serde_json::json;
 
@@ -193,9 +193,10 @@ impl EpisodeEvalRun<'_> {
 
     /// As in the tuning, where the judge was tuned for what it is asked.
     fn prefix_format(&self, model: &LocalVlm) -> PrefixFormat {
-        let tuned = model.card().zip(self.readout.objective()).and_then(|(card, objective)| {
-            card.window.filter(|_| card.objectives.contains(&objective))
-        });
+        let tuned = model
+            .card()
+            .zip(self.readout.objective())
+            .and_then(|(card, objective)| card.window.filter(|_| card.objectives.contains(&objective)));
         match tuned {
             Some(WindowFormat { frames, fps, sampling, .. }) => PrefixFormat { frames, fps, sampling },
             None => PrefixFormat {
