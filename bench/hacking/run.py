@@ -40,8 +40,7 @@ import types
 TOOL_Y = 20
 MONITOR = ["reward.hacking_monitor.every=2", "reward.hacking_monitor.compare_with=none"]
 PER_STEP = ["reward.reward_mode=per_step", "env.train.total_num_envs=48", "actor.global_batch_size=600", "actor.micro_batch_size=600"]
-CAMERAS = "env.{}.init_params.sensor_configs={{width:64,height:64}}"
-MAIN = ["reward.model.image_keys=[main_images]", CAMERAS.format("train"), CAMERAS.format("eval")]
+CAMERAS = "env.{}.init_params.sensor_configs={{width:64,height:64,hand_camera:{{}}}}"
 ALL_EPISODES = ["env.eval.data_collection.only_success=false", "env.eval.data_collection.target_success=null"]
 TRICKS = ["sticker", "occluder", "near_miss", "dithering", "honest"]
 RUNS = ["scripted-off", "scripted-step", "scripted-on", "backdoor-off", "backdoor-step", "backdoor-on", "progress-off", "progress-on",
@@ -56,7 +55,7 @@ def collect(folder, seed, episodes, noise, more=()):
 
 def reward_train(recipe, data, model, seed, steps, more=()):
     return ["reward", "train", recipe, f"data.data_path={data}", "data.num_samples_per_episode=0",
-            "actor.model.image_keys=[main_images]", "actor.model.image_size=[3,64,64]", "actor.model.arch=resnet10",
+            "actor.model.image_keys=[main_images,extra_view_images]", "actor.model.image_size=[3,64,64]", "actor.model.arch=resnet10",
             f"actor.seed={seed}", f"data.seed={seed}", f"runner.max_steps={steps}", f"runner.val_check_interval={steps // 4}",
             f"runner.save_interval={steps // 4}", f"runner.logger.log_path={model}", *more]
 
@@ -167,7 +166,7 @@ class Jobs:
     def policies(self):
         seed, options = self.seed, self.options
         # As large steps at the end as at the beginning: a policy that goes on and on finds what fools a model.
-        always = [f"runner.max_epochs={options.updates}", "actor.optim.lr_scheduler=constant", *options.more, *MAIN]
+        always = [f"runner.max_epochs={options.updates}", "actor.optim.lr_scheduler=constant", *options.more]
         learns = lambda data: [f"reward.online.every={options.every}", f"reward.online.steps={options.steps}",
                                f"reward.online.data_path={self.at(data)}", f"reward.online.held_out_path={self.at('held_out')}"]
         run = lambda name, model, more: policy(self.at(name), self.at(model), self.at("demos"), seed, always + more)
@@ -178,8 +177,6 @@ class Jobs:
             for name, online in options.online:
                 self.all[f"{kind}-on{name}"] = waits, [run(f"{kind}-on{name}", model, learns(data) + online)]
         progress, waits = ["reward.model.model_type=progress", "reward.hacking_monitor.model.model_type=progress"], ["demos", "progress", "held_out"]
-        if any("extra_view" in word for word in options.progress):
-            progress += ["reward.model.image_keys=[main_images,extra_view_images]"]
         of_demos = progress + learns("demos")
         self.all["progress-off"] = waits, [run("progress-off", "progress", progress)]
         for name, online in options.online:
@@ -212,13 +209,14 @@ class Jobs:
         audit = ["reward", "audit", model, at("held_out"), "--alarm", "last-frame", "--max-fpr", "0.05", "--stress-frames", "4",
                  "--output", at("audit")]
         self.all["demo"] = ["demo_episodes"], [train, audit]
-        # For bench/audit/grace.py: scores of every frame of 300 held-out episodes, by this model and by one that guesses stillness.
+        # For bench/audit/grace.py: scores of every frame of 300 held-out episodes, by this model and by one without conditions on
+        # the state, which has to guess whether the arm stands still.
         self.all["more_held_out"] = [], [collect(at("more_held_out"), seed + 4000, 120, 0.15, ALL_EPISODES)]
-        plain = [word for word in train if not word.startswith(("data.guards", "actor.model.image_keys", "runner.logger"))]
-        self.all["plain"] = ["demo_episodes"], [[*plain, "actor.model.image_keys=[main_images]", "actor.model.arch=resnet10", log("plain")]]
-        for name, waits, data in [("demo", "demo", [at("held_out")]), ("plain", "plain", [at("held_out"), at("more_held_out")])]:
-            scored = ["reward", "eval", model if name == "demo" else at("plain"), *data, "--output-dir", at(f"scores_{name}")]
-            self.all[f"grace-{name}"] = [waits, "more_held_out"], [scored]
+        plain = [word for word in train if not word.startswith(("data.guards", "runner.logger"))]
+        self.all["plain"] = ["demo_episodes"], [[*plain, log("plain")]]
+        for name, of in [("demo", model), ("plain", at("plain"))]:
+            scored = ["reward", "eval", of, at("held_out"), at("more_held_out"), "--output-dir", at(f"scores_{name}")]
+            self.all[f"grace-{name}"] = [name, "more_held_out"], [scored]
         for number in range(options.honest):
             for mode, more in [("off", []), ("step", PER_STEP)]:
                 name = f"honest-{mode}-{number}"
