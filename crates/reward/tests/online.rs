@@ -106,7 +106,7 @@ fn settings() -> OnlineSettings {
         batch: 8,
         lr: 5e-4,
         policy_frames: PolicyLabel::Unlabelled,
-        prior: Some(0.3),
+        prior: 0.3,
         labelled_weight: 0.5,
         frames: 64,
         min_frames: 16,
@@ -182,33 +182,25 @@ fn called(model: &plaudit_reward::LoadedModel, shown: Shown) -> f64 {
     scores.iter().filter(|score| score.get() > threshold).count() as f64 / 20.0
 }
 
-/// With a prior that is given, and with one that is estimated.
 #[test]
 fn a_model_unlearns_what_fools_it_and_keeps_what_success_is() {
-    for prior in [Some(0.3), None] {
-        let mut training = online(OnlineSettings { prior, ..settings() }, false);
-        let source = training.source();
-        let results = updates(&mut training, 1..=4);
-        assert_eq!(results.len(), 4);
-        assert!(results[0].called_before > 0.8, "the trick works at first: {:?}", results[0]);
-        assert!(
-            results.iter().all(|result| matches!(result.outcome, RoundOutcome::Accepted { .. })),
-            "{results:?}"
-        );
-        let model = source.newer().unwrap().unwrap();
-        assert_eq!(model.version, 14, "one for each accepted model");
-        let (tricks, successes) = (called(&model, Shown::Trick), called(&model, Shown::Success));
-        assert!(
-            tricks < 0.2 && successes > 0.9,
-            "{tricks} of the tricks, {successes} of the successes: {results:?}"
-        );
-        assert!(source.newer().unwrap().is_none(), "a model is given once");
-        let last = results[3].prior;
-        match prior {
-            Some(prior) => assert_eq!(last, prior),
-            None => assert!((last - 1.0 / 3.0).abs() < 0.1, "a third are successes: {results:?}"),
-        }
-    }
+    let mut training = online(settings(), false);
+    let source = training.source();
+    let results = updates(&mut training, 1..=4);
+    assert_eq!(results.len(), 4);
+    assert!(results[0].called_before > 0.8, "the trick works at first: {:?}", results[0]);
+    assert!(
+        results.iter().all(|result| matches!(result.outcome, RoundOutcome::Accepted { .. })),
+        "{results:?}"
+    );
+    let model = source.newer().unwrap().unwrap();
+    assert_eq!(model.version, 14, "one for each accepted model");
+    let (tricks, successes) = (called(&model, Shown::Trick), called(&model, Shown::Success));
+    assert!(
+        tricks < 0.2 && successes > 0.9,
+        "{tricks} of the tricks, {successes} of the successes: {results:?}"
+    );
+    assert!(source.newer().unwrap().is_none(), "a model is given once");
 }
 
 #[test]
@@ -238,7 +230,7 @@ fn a_run_that_was_stopped_goes_on_as_one_that_was_not() {
         std::fs::create_dir(&place).unwrap();
         place
     });
-    let short = || OnlineSettings { steps: 4, prior: None, ..settings() };
+    let short = || OnlineSettings { steps: 4, ..settings() };
     let mut training = online(short(), false);
     let expected = updates(&mut training, 1..=3);
     training.save(&whole).unwrap();

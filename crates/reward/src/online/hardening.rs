@@ -9,11 +9,10 @@ use plaudit_nn::classifier::{
 };
 use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 
-use super::mixture::share_of_successes;
 use super::policy_frames::PolicyFrame;
 use super::{OnlineError, OnlineSettings, PolicyLabel};
 use crate::dataset::{Batch, Frames, ProgressLabels};
-use crate::train::{Evaluation, evaluate, progress_loss};
+use crate::train::{evaluate, progress_loss};
 
 /// Frames scored at a time.
 const BATCH: usize = 256;
@@ -21,10 +20,6 @@ const BATCH: usize = 256;
 const CLIP: f64 = 1.0;
 /// The threshold of a model without one.
 const DEFAULT_THRESHOLD: f64 = 0.5;
-/// The prior of the first round, where none was given: what a model may be fooled by is not known yet, and the smaller it is, the more is unlearned.
-const FIRST_PRIOR: f64 = 0.3;
-/// What an estimated prior is kept within: at 0 every frame would be a failure, at 1 none.
-const PRIORS: (f64, f64) = (0.05, 0.95);
 
 /// What a model learns from beside the policy's frames, and what it is checked on.
 #[derive(Clone)]
@@ -48,8 +43,6 @@ pub struct Hardening {
     /// The model in use, with the optimiser's moments.
     accepted: Weights,
     pub(super) threshold: f64,
-    /// The share of successes that the policy's frames are taken to have in the next round.
-    pub(super) prior: f64,
     pub(super) rounds: u64,
 }
 
@@ -116,10 +109,9 @@ impl Hardening {
             }
             None => None,
         };
-        let first_auc = HeldOut::of(&trainer.scorer()?, &data.held_out)?.auc;
+        let first_auc = auc(&trainer.scorer()?, &data.held_out)?.0;
         let accepted = trainer.state()?;
         let threshold = threshold.unwrap_or(DEFAULT_THRESHOLD);
-        let prior = settings.prior.unwrap_or(FIRST_PRIOR);
         Ok(Self {
             settings,
             data,
@@ -130,7 +122,6 @@ impl Hardening {
             first_auc,
             accepted,
             threshold,
-            prior,
             rounds: 0,
         })
     }
@@ -161,15 +152,9 @@ impl Hardening {
     }
 
     /// Goes on from a saved state.
-    pub(super) fn restore(
-        &mut self,
-        state: Weights,
-        (threshold, prior): (f64, f64),
-        rounds: u64,
-    ) -> Result<(), OnlineError> {
+    pub(super) fn restore(&mut self, state: Weights, threshold: f64, rounds: u64) -> Result<(), OnlineError> {
         self.trainer.restore(&state)?;
         (self.accepted, self.threshold, self.rounds) = (state, threshold, rounds);
-        self.prior = self.settings.prior.unwrap_or(prior);
         Ok(())
     }
 
@@ -179,32 +164,26 @@ impl Hardening {
     /// When they do not fit the model.
     pub(super) fn round(&mut self, frames: &[PolicyFrame]) -> Result<RoundResult, OnlineError> {
         self.rounds += 1;
-        let called_before = share_above(&self.scores(frames)?, self.threshold);
-        let prior = self.prior;
+        let called_before = self.called(frames, self.threshold)?;
+        let prior = self.settings.prior;
         let seed = self.settings.seed.purpose("online").index(self.rounds);
         let mut losses = Vec::new();
         for step in 0..self.settings.steps {
             losses.push(self.step(frames, prior, seed.index(step))?);
         }
         let loss = losses.iter().sum::<f64>() / losses.len().max(1) as f64;
-        let HeldOut { auc, threshold, successes } =
-            HeldOut::of(&self.trainer.scorer()?, &self.data.held_out)?;
+        let (auc, threshold) = auc(&self.trainer.scorer()?, &self.data.held_out)?;
         let lowest_auc = self.first_auc - self.settings.auc_margin;
         let outcome = match (loss.is_finite() && auc.is_finite(), auc >= lowest_auc) {
             (true, true) => RoundOutcome::Accepted { threshold },
             (true, false) => RoundOutcome::Worse,
             (false, _) => RoundOutcome::NotFinite,
         };
-        let scores = self.scores(frames)?;
-        let called = share_above(&scores, threshold);
+        let called = self.called(frames, threshold)?;
         match outcome {
             RoundOutcome::Accepted { threshold } => {
                 self.accepted = self.trainer.state()?;
                 self.threshold = threshold;
-                if self.settings.prior.is_none() {
-                    // Of a model that has just learned to tell tricks from success; of one that is fooled it would be too large.
-                    self.prior = share_of_successes(&successes, &scores).clamp(PRIORS.0, PRIORS.1);
-                }
             }
             RoundOutcome::Worse | RoundOutcome::NotFinite => self.trainer.restore(&self.accepted)?,
         }
@@ -244,9 +223,9 @@ impl Hardening {
         Ok(found.loss)
     }
 
-    /// What the network says of the policy's frames.
-    fn scores(&mut self, frames: &[PolicyFrame]) -> Result<Vec<f64>, OnlineError> {
-        let (scorer, mut scores) = (self.trainer.scorer()?, Vec::with_capacity(frames.len()));
+    /// The share of the policy's frames that the network calls solved at a threshold.
+    fn called(&mut self, frames: &[PolicyFrame], threshold: f64) -> Result<f64, OnlineError> {
+        let (scorer, mut called) = (self.trainer.scorer()?, 0);
         for some in frames.chunks(BATCH) {
             let pixels: Vec<Vec<u8>> = (0..self.data.train.views().len())
                 .map(|view| some.iter().flat_map(|frame| frame[view].iter().copied()).collect())
@@ -263,14 +242,11 @@ impl Hardening {
                 channels: shape.channels,
             });
             let images = ImageBatch::new(views.collect()).map_err(ClassifierError::from)?;
-            scores.extend(scorer.probabilities(&images)?.into_iter().map(f64::from));
+            called +=
+                scorer.probabilities(&images)?.iter().filter(|score| f64::from(**score) > threshold).count();
         }
-        Ok(scores)
+        Ok(called as f64 / frames.len().max(1) as f64)
     }
-}
-
-fn share_above(scores: &[f64], threshold: f64) -> f64 {
-    scores.iter().filter(|score| **score > threshold).count() as f64 / scores.len().max(1) as f64
 }
 
 /// The loss of a step: `batch` successes, as many failures, then the policy's frames.
@@ -350,23 +326,10 @@ fn cross_entropy(logit: f64, label: f64) -> (f64, f64) {
     (cost, 1.0 / (1.0 + (-logit).exp()) - label)
 }
 
-/// What a model says of the held-out frames.
-struct HeldOut {
-    auc: f64,
-    /// That of the highest F1.
-    threshold: f64,
-    /// The scores of successes.
-    successes: Vec<f64>,
-}
-
-impl HeldOut {
-    fn of(scorer: &Scorer, frames: &Frames) -> Result<Self, OnlineError> {
-        let Evaluation { scores, metrics, .. } = evaluate(scorer, frames, BATCH)?;
-        let scored = scores.into_iter().enumerate();
-        let successes =
-            scored.filter(|(number, _)| frames.success(*number)).map(|(_, score)| score).collect();
-        Ok(Self { auc: metrics.auc.unwrap_or(f64::NAN), threshold: metrics.threshold, successes })
-    }
+/// The AUC on labelled frames, and the threshold of the highest F1.
+fn auc(scorer: &Scorer, frames: &Frames) -> Result<(f64, f64), OnlineError> {
+    let found = evaluate(scorer, frames, BATCH)?;
+    Ok((found.metrics.auc.unwrap_or(f64::NAN), found.metrics.threshold))
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@
 //!
 //! ```text
 //! PolicyFrames    what the policy was rewarded by, the newest
-//!      mixture    which share of them are successes, by scores
 //!    Hardening    a round: steps of the optimiser, then a check on held-out frames: no swap if the ranking got worse
 //! OnlineTraining  when rounds begin, in step or beside the rollouts; accepted models replace the one that rewards
 //! ```
@@ -16,7 +15,6 @@
 //! that was stopped goes on as one that was not, unless rounds run beside the rollouts.
 
 mod hardening;
-mod mixture;
 mod online_training;
 mod policy_frames;
 mod saved;
@@ -47,8 +45,8 @@ pub struct OnlineSettings {
     pub lr: f64,
     /// What the policy's frames are taken for.
     pub policy_frames: PolicyLabel,
-    /// The share of successes that they are taken to have; not given, it is estimated after every accepted round, for the next one.
-    pub prior: Option<f64>,
+    /// The share of successes that they are taken to have.
+    pub prior: f64,
     /// How much the labelled frames count; the policy's count the rest to 1.
     pub labelled_weight: f64,
     /// The policy's newest frames that are kept.

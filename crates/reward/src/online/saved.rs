@@ -39,7 +39,6 @@ pub(super) fn write(
         ("version", version.to_string()),
         // In bits, so that nothing is rounded.
         ("threshold", hardening.threshold.to_bits().to_string()),
-        ("prior", hardening.prior.to_bits().to_string()),
     ]
     .map(|(key, value)| (key.to_string(), value))
     .into();
@@ -76,8 +75,8 @@ pub(super) fn read(
             frame.push(pixels.to_vec());
         }
     }
-    let numbers = (f64::from_bits(count("threshold")?), f64::from_bits(count("prior")?));
-    hardening.restore(state, numbers, count("rounds")?)?;
+    let threshold = f64::from_bits(count("threshold")?);
+    hardening.restore(state, threshold, count("rounds")?)?;
     frames.kept = kept.into();
     frames.segments = count("segments")?;
     count("version")

@@ -30,9 +30,9 @@ block! {
         /// What the policy's frames are taken for.
         policy_frames: PolicyLabel = PolicyLabel::Unlabelled,
         /// The share of successes that the policy's frames are taken to have, as unlabelled. The smaller, the more of them are
-        /// unlearned; the larger, the higher successes score. Not set: 0.3 in the first round, and then estimated.
+        /// unlearned; the larger, the higher successes score.
         #[range(SHARE)]
-        prior: Option<f64> = None,
+        prior: f64 = 0.3,
         /// How much labelled frames count in a step; the policy's count the rest to 1.
         #[range(SHARE)]
         labelled_weight: f64 = 0.5,
