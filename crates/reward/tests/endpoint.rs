@@ -319,7 +319,4 @@ fn what_is_wrong_shows_before_the_first_question() {
         let error = refused(settings(address));
         assert!(error.contains("is not a server address"), "{address}: {error}");
     }
-    if cfg!(not(feature = "tls")) {
-        assert!(refused(settings("https://host")).contains("this build speaks plain http"));
-    }
 }

@@ -405,7 +405,9 @@ fn a_number_of_each_prefix_is_a_reward_or_a_potential() {
         to_every_step: false,
     };
     let values: Vec<f32> = levels[1..].iter().map(|level| f32::from(*level) / 10.0 - 5.0).collect();
-    assert_eq!(plain.label(&segment).unwrap().total, values);
+    // One frame is no window.
+    let rewarded: Vec<f32> = [0.0].into_iter().chain(values[1..].iter().copied()).collect();
+    assert_eq!(plain.label(&segment).unwrap().total, rewarded);
     let potential = VoteReward {
         model: Box::new(judge()),
         history: growing(),
@@ -415,9 +417,9 @@ fn a_number_of_each_prefix_is_a_reward_or_a_potential() {
     let phi: Vec<f64> =
         values.iter().map(|value| f64::from(value / potential.potential_votes).tanh()).collect();
     let found = potential.label(&segment).unwrap().total;
-    // Nothing to compare the first with.
+    // Nothing to compare the first window with.
     let expected: Vec<f64> =
-        (0..values.len()).map(|t| 0.9 * phi[t] - if t == 0 { phi[0] } else { phi[t - 1] }).collect();
+        (0..values.len()).map(|t| if t == 0 { 0.0 } else { 0.9 * phi[t] - phi[(t - 1).max(1)] }).collect();
     for (found, expected) in found.iter().zip(expected) {
         assert!((f64::from(*found) - expected).abs() < 1e-6, "{found} {expected}");
     }

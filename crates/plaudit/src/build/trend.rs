@@ -210,7 +210,7 @@ impl TermBuilder<'_> {
                         WordReadoutError::TooFew { .. } => "model.words",
                         WordReadoutError::Values { .. } => "model.word_values",
                     };
-                    self.problem(key, error, "such as words: [Yes, No], word_values: [1, 0]")
+                    self.problem(key, error, "such as words: [\"Yes\", \"No\"], word_values: [1, 0]")
                 })
             }
         }

@@ -151,7 +151,7 @@ mod tests {
             assert!((found - expected).abs() < 1e-6, "{found} {expected}");
         }
         let topreward = WordReadout::topreward();
-        assert_eq!(topreward.words(), ["True"]);
+        assert_eq!(topreward.words(), [" True"]);
         assert_eq!(topreward.number(&[-2.5]), Some(-2.5));
         for odd in [&[f32::NAN][..], &[f32::NEG_INFINITY], &[], &[0.0, 0.0]] {
             assert_eq!(topreward.number(odd), None, "{odd:?}");
