@@ -407,7 +407,7 @@ def main():
     parser.add_argument("--honest", type=int, default=4, help="honest policies of every seed, in each mode")
     parser.add_argument("--tricks", metavar="BINARY", help="the example spreading_tricks, as it was built: tricks are played as well")
     parser.add_argument("--updates", type=int, default=40)
-    parser.add_argument("--lr", default="2e-4", help="of policies that go on and on")
+    parser.add_argument("--lr", default="1e-4", help="of policies that go on and on")
     parser.add_argument("--scratch", type=int, default=60)
     parser.add_argument("--every", type=int, default=2)
     parser.add_argument("--steps", type=int, default=30)
