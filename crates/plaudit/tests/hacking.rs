@@ -160,8 +160,11 @@ fn a_second_model_with_a_frame_history_is_left_out_unless_it_was_named() {
     let log = std::fs::read_to_string(here.join("run/events.jsonl")).unwrap();
     assert!(log.contains("hacking/alarms") && !log.contains("hacking/second_opinion"), "{log}");
 
-    let named = ["reward.hacking_monitor.model.model_path=gullible/checkpoints/second_model"];
-    let said = refused(here, &monitored(&[&alone[..], &named].concat()), 2);
+    let named = [
+        "reward.hacking_monitor.compare_with=none",
+        "reward.hacking_monitor.model.model_path=gullible/checkpoints/second_model",
+    ];
+    let said = refused(here, &monitored(&named), 2);
     assert!(said.contains("reward.hacking_monitor.model.model_path"), "{said}");
     assert!(said.contains("a model with a frame history cannot score single frames"), "{said}");
 }
