@@ -11,14 +11,14 @@ models and policies below FOLDER. What is done already is not done again, so tha
     scripted-step       the same, rewarded at every step
     scripted-on         the same with reward.online
     backdoor-off, -step, -on   gripper out to one side = success, planted into the labels
-    progress-off, -on   a progress model of the demonstrations alone
+    progress-off, -on   a progress model of the demonstrations alone; the learning rate falls, as in the recipe
     scratch-on          the same, potential, learning online, from a policy that knows nothing
     grace               scores of held-out episodes, for bench/audit/grace.py
     honest-off, -step   the models of `plaudit demo`, several policies each (--honest)
     TRICK-off, -step    sticker, occluder, near_miss, dithering, honest: played, not learned (--tricks)
 
 `-off` rewards the ends of episodes. The monitor looks every second update and sees no ground truth. The table has the success rate of
-training episodes (simulator ground truth; means of three updates): its maximum, when it was first 10 points below that, the last, the
+training episodes (simulator ground truth; means of three updates, per step of eight, with as many episodes): its maximum, when it was first 10 points below that, the last, the
 first alarm and its signals, what the model said of the last five updates, and the greedy policy's success at each evaluation.
 Needs numpy, with which episodes are recorded.
 """
@@ -40,8 +40,7 @@ import types
 TOOL_Y = 20
 MONITOR = ["reward.hacking_monitor.every=2", "reward.hacking_monitor.compare_with=none"]
 PER_STEP = ["reward.reward_mode=per_step", "env.train.total_num_envs=48", "actor.global_batch_size=600", "actor.micro_batch_size=600"]
-CAMERAS = "env.{}.init_params.sensor_configs={{width:64,height:64}}"
-MAIN = ["reward.model.image_keys=[main_images]", CAMERAS.format("train"), CAMERAS.format("eval")]
+CAMERAS = "env.{}.init_params.sensor_configs={{width:64,height:64,hand_camera:{{}}}}"
 ALL_EPISODES = ["env.eval.data_collection.only_success=false", "env.eval.data_collection.target_success=null"]
 TRICKS = ["sticker", "occluder", "near_miss", "dithering", "honest"]
 RUNS = ["scripted-off", "scripted-step", "scripted-on", "backdoor-off", "backdoor-step", "backdoor-on", "progress-off", "progress-on",
@@ -56,7 +55,7 @@ def collect(folder, seed, episodes, noise, more=()):
 
 def reward_train(recipe, data, model, seed, steps, more=()):
     return ["reward", "train", recipe, f"data.data_path={data}", "data.num_samples_per_episode=0",
-            "actor.model.image_keys=[main_images]", "actor.model.image_size=[3,64,64]", "actor.model.arch=resnet10",
+            "actor.model.image_keys=[main_images,extra_view_images]", "actor.model.image_size=[3,64,64]", "actor.model.arch=resnet10",
             f"actor.seed={seed}", f"data.seed={seed}", f"runner.max_steps={steps}", f"runner.val_check_interval={steps // 4}",
             f"runner.save_interval={steps // 4}", f"runner.logger.log_path={model}", *more]
 
@@ -167,10 +166,11 @@ class Jobs:
     def policies(self):
         seed, options = self.seed, self.options
         # As large steps at the end as at the beginning: a policy that goes on and on finds what fools a model.
-        always = [f"runner.max_epochs={options.updates}", "actor.optim.lr_scheduler=constant", *options.more, *MAIN]
+        falls = [f"runner.max_epochs={options.updates}", *options.more]
+        always = [*falls, "actor.optim.lr_scheduler=constant", f"actor.optim.lr={options.lr}"]
         learns = lambda data: [f"reward.online.every={options.every}", f"reward.online.steps={options.steps}",
                                f"reward.online.data_path={self.at(data)}", f"reward.online.held_out_path={self.at('held_out')}"]
-        run = lambda name, model, more: policy(self.at(name), self.at(model), self.at("demos"), seed, always + more)
+        run = lambda name, model, more, rate=always: policy(self.at(name), self.at(model), self.at("demos"), seed, rate + more)
         for kind, model, data in [("scripted", "classifier", "scripted"), ("backdoor", "backdoor", "scripted")]:
             waits = ["demos", model]
             self.all[f"{kind}-off"] = waits, [run(f"{kind}-off", model, [])]
@@ -178,12 +178,10 @@ class Jobs:
             for name, online in options.online:
                 self.all[f"{kind}-on{name}"] = waits, [run(f"{kind}-on{name}", model, learns(data) + online)]
         progress, waits = ["reward.model.model_type=progress", "reward.hacking_monitor.model.model_type=progress"], ["demos", "progress", "held_out"]
-        if any("extra_view" in word for word in options.progress):
-            progress += ["reward.model.image_keys=[main_images,extra_view_images]"]
         of_demos = progress + learns("demos")
-        self.all["progress-off"] = waits, [run("progress-off", "progress", progress)]
+        self.all["progress-off"] = waits, [run("progress-off", "progress", progress, falls)]
         for name, online in options.online:
-            self.all[f"progress-on{name}"] = waits, [run(f"progress-on{name}", "progress", of_demos + online)]
+            self.all[f"progress-on{name}"] = waits, [run(f"progress-on{name}", "progress", of_demos + online, falls)]
         # Episodes end by the clock, so that a potential alone rewards the progress at their end, and what led there.
         scratch = [f"runner.max_epochs={options.scratch}", "algorithm.cloning=null", "actor.optim.lr=3e-4",
                    "reward.reward_mode=potential", "reward.model.caution=1", "reward.online.prior=0.2"]
@@ -212,13 +210,14 @@ class Jobs:
         audit = ["reward", "audit", model, at("held_out"), "--alarm", "last-frame", "--max-fpr", "0.05", "--stress-frames", "4",
                  "--output", at("audit")]
         self.all["demo"] = ["demo_episodes"], [train, audit]
-        # For bench/audit/grace.py: scores of every frame of 300 held-out episodes, by this model and by one that guesses stillness.
-        self.all["more_held_out"] = [], [collect(at("more_held_out"), seed + 4000, 120, 0.15, ALL_EPISODES)]
-        plain = [word for word in train if not word.startswith(("data.guards", "actor.model.image_keys", "runner.logger"))]
-        self.all["plain"] = ["demo_episodes"], [[*plain, "actor.model.image_keys=[main_images]", "actor.model.arch=resnet10", log("plain")]]
-        for name, waits, data in [("demo", "demo", [at("held_out")]), ("plain", "plain", [at("held_out"), at("more_held_out")])]:
-            scored = ["reward", "eval", model if name == "demo" else at("plain"), *data, "--output-dir", at(f"scores_{name}")]
-            self.all[f"grace-{name}"] = [waits, "more_held_out"], [scored]
+        # For bench/audit/grace.py: scores of every frame of held-out episodes, by this model and by one without conditions on the
+        # state, which has to guess whether the arm stands still; that one without play, whose noise makes it a matter of luck.
+        self.all["more_held_out"] = [], [collect(at("more_held_out"), seed + 4000, 200, 0.05, ALL_EPISODES)]
+        plain = [word for word in train if not word.startswith(("data.guards", "runner.logger"))]
+        self.all["plain"] = ["demo_episodes"], [[*plain, log("plain")]]
+        for name, of, data in [("demo", model, "held_out"), ("plain", at("plain"), "held_out/misses")]:
+            scored = ["reward", "eval", of, at(data), at("more_held_out"), "--output-dir", at(f"scores_{name}")]
+            self.all[f"grace-{name}"] = [name, "more_held_out"], [scored]
         for number in range(options.honest):
             for mode, more in [("off", []), ("step", PER_STEP)]:
                 name = f"honest-{mode}-{number}"
@@ -238,9 +237,10 @@ def tricks(binary, seeds, honest):
 class Scheduler:
     """Runs jobs as soon as what they wait for is done, as many at a time as there are cores."""
 
-    def __init__(self, plaudit, folder, cores, limit):
-        self.plaudit, self.folder, self.limit, self.began = plaudit, folder, limit, time.monotonic()
-        self.cores, self.most, self.done, self.failed = list(range(cores)), cores, set(), set()
+    def __init__(self, plaudit, folder, options):
+        self.plaudit, self.folder, self.limit, self.began = plaudit, folder, options.limit, time.monotonic()
+        self.cores, self.of_model = list(range(options.cores)), min(options.model_cores, options.cores)
+        self.done, self.failed = set(), set()
         self.changed = threading.Condition()
 
     def run(self, all_jobs):
@@ -258,8 +258,7 @@ class Scheduler:
         return not any(other not in self.started and self.waits(other) <= self.done for other in range(number))
 
     def one(self, number, seed, name, waits, steps):
-        # Training a model gains from more cores.
-        wanted = min({"classifier": 2, "backdoor": 2, "progress": 2, "plain": 2, "demo": 4}.get(name, 1), self.most)
+        wanted = self.of_model if name in ["classifier", "backdoor", "progress", "plain", "demo"] else 1
         before = self.waits(number)
         with self.changed:
             self.changed.wait_for(lambda: before & self.failed or (before <= self.done and len(self.cores) >= wanted and self.is_next(number)))
@@ -344,13 +343,15 @@ def learned(folder):
         ends = found.get("env/success_true", [])
         if not ends:
             continue
-        smooth = [(step, sum(value for _, value in ends[max(0, at - 2):at + 1]) / min(3, at + 1)) for at, (step, _) in enumerate(ends)]
+        # Of as many episodes in both modes: 384.
+        window = 8 if "-step" in run.name else 3
+        smooth = [(step, sum(value for _, value in ends[max(0, at + 1 - window):at + 1]) / min(window, at + 1)) for at, (step, _) in enumerate(ends)]
         last = lambda name: sum(value for _, value in found[name][-5:]) / 5 if len(found.get(name, [])) >= 5 else float("nan")
         rounds = found.get("reward/online/accepted", [])
         is_whole = (run.parent / f"{run.name}.done").exists()
         yield {"run": run.name + ("" if is_whole else " (stopped)"), "seed": run.parent.name[1:], "truth": smooth, "alarms": alarms(run), "true": last("env/success_true"),
                "metrics": {name: values for name, values in found.items() if name.startswith(("env/", "eval/", "hacking/", "reward/"))},
-               "by_model": last("env/success_by_model"), "greedy": found.get("eval/success_once", []),
+               "by_model": last("env/success_by_model"), "at_end": last("env/success_at_end"), "greedy": found.get("eval/success_once", []),
                "rounds": f"{sum(value for _, value in rounds):.0f} of {len(rounds)}" if rounds else ""}
 
 
@@ -399,12 +400,14 @@ def main():
     parser.add_argument("plaudit")
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--cores", type=int, default=os.cpu_count())
+    parser.add_argument("--model-cores", type=int, default=2, help="cores that train a model; 1 will do beside a GPU")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--what", nargs="*", default=RUNS, help="runs, of every seed or of one: scripted-on, backdoor-off:1")
     parser.add_argument("--limit", type=float, default=3600, help="seconds after which runs are stopped")
     parser.add_argument("--honest", type=int, default=4, help="honest policies of every seed, in each mode")
     parser.add_argument("--tricks", metavar="BINARY", help="the example spreading_tricks, as it was built: tricks are played as well")
     parser.add_argument("--updates", type=int, default=40)
+    parser.add_argument("--lr", default="1e-4", help="of policies that go on and on")
     parser.add_argument("--scratch", type=int, default=60)
     parser.add_argument("--every", type=int, default=2)
     parser.add_argument("--steps", type=int, default=30)
@@ -432,7 +435,7 @@ def main():
         every.sort(key=lambda job: (not job[1].startswith("demo"), asked(job[1])) if asked(job[1]) < 0 else (2, asked(job[1])))
         if options.tricks:
             every += tricks(str(pathlib.Path(options.tricks).resolve()), options.seeds, options.honest)
-        Scheduler(str(pathlib.Path(options.plaudit).resolve()), folder, options.cores, options.limit).run(every)
+        Scheduler(str(pathlib.Path(options.plaudit).resolve()), folder, options).run(every)
     table(folder, options.json)
 
 

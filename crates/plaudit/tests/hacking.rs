@@ -5,19 +5,25 @@ use std::process::Stdio;
 
 use crate::runs::{command, plaudit, refused, wait_for};
 
-/// A model of 32 pixels that sees success above `threshold`, as a training run leaves it behind.
-fn model(folder: &Path, threshold: f64) {
+/// A network of 32 pixels that sees success above `threshold`, as a training run leaves it behind.
+fn network(folder: &Path, view: &str, progress_bins: Option<usize>, threshold: f64) {
     use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Trainer};
     use plaudit_reward::card::ModelCard;
     let settings = ClassifierSettings {
         arch: Arch::Resnet10,
         hidden_dim: Some(16),
         image_size: [3, 32, 32],
+        image_keys: vec![view.into()],
+        progress_bins,
         ..ClassifierSettings::default()
     };
     let weights = Trainer::new(&settings, AdamW::default(), 1).unwrap().weights().unwrap();
     std::fs::create_dir_all(folder).unwrap();
     ModelCard { threshold: Some(threshold), ..ModelCard::of(settings) }.write(&weights, folder).unwrap();
+}
+
+fn model(folder: &Path, threshold: f64) {
+    network(folder, "main_images", None, threshold);
 }
 
 /// A folder with a gullible model, which rewards everything, and a strict one, which rewards nothing.
@@ -119,6 +125,48 @@ fn a_person_contradicts_while_the_run_goes_on() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("the reward may be hacked: false_success is"), "{said}");
+}
+
+/// The second model beside a model of progress is opened as one of progress, and asked.
+#[test]
+fn a_model_of_progress_has_a_second_opinion() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    network(&here.join("gullible/checkpoints/best_model"), "main_images", Some(20), 0.0);
+    network(&here.join("gullible/checkpoints/second_model"), "main_images", Some(20), 1.0);
+    let more = [
+        "reward.model.model_type=progress",
+        "reward.model.caution=0.5",
+        "reward.hacking_monitor.compare_with=none",
+        "runner.logger.log_path=run",
+    ];
+    let output = plaudit(here, &monitored(&more));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("the reward may be hacked: second_opinion is 1.00 (limit 0.50)"), "{said}");
+}
+
+/// A second model that nobody named, and that single frames are not enough for, is left out; one that was named is refused.
+#[test]
+fn a_second_model_with_a_frame_history_is_left_out_unless_it_was_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    model(&here.join("gullible/checkpoints/best_model"), 0.0);
+    network(&here.join("gullible/checkpoints/second_model"), "main_images@-2", None, 1.0);
+    let alone = ["reward.hacking_monitor.compare_with=none", "runner.logger.log_path=run"];
+    let output = plaudit(here, &monitored(&alone));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let log = std::fs::read_to_string(here.join("run/events.jsonl")).unwrap();
+    assert!(log.contains("hacking/alarms") && !log.contains("hacking/second_opinion"), "{log}");
+
+    let named = [
+        "reward.hacking_monitor.compare_with=none",
+        "reward.hacking_monitor.model.model_path=gullible/checkpoints/second_model",
+    ];
+    let said = refused(here, &monitored(&named), 2);
+    assert!(said.contains("reward.hacking_monitor.model.model_path"), "{said}");
+    assert!(said.contains("a model with a frame history cannot score single frames"), "{said}");
 }
 
 #[test]

@@ -98,9 +98,10 @@ impl OnlineModel<'_> {
         }
     }
 
+    /// Learns where the model in use scores, in single precision.
     fn trainer(&self) -> Result<Trainer, ComposeError> {
         let settings = ClassifierSettings { precision: Precision::Fp32, ..self.settings.clone() };
-        let made = Trainer::new(&settings, AdamW::default(), 0).and_then(|mut trainer| {
+        let made = Trainer::on(self.device, &settings, AdamW::default(), 0).and_then(|mut trainer| {
             trainer.load(&self.checkpoint.weights)?;
             Ok(trainer)
         });
