@@ -154,6 +154,7 @@ fn sac(kind: &EncoderKind, batch_size: usize, updates: u64) -> Sac {
         },
         policy_optim: optim,
         critic_optim: optim,
+        encoder_lr: None,
         batch_size,
         updates,
         replay: replay.clone(),
