@@ -154,7 +154,6 @@ fn sac(kind: &EncoderKind, batch_size: usize, updates: u64) -> Sac {
         },
         policy_optim: optim,
         critic_optim: optim,
-        encoder_lr: None,
         batch_size,
         updates,
         replay: replay.clone(),

@@ -126,7 +126,6 @@ fn learner() -> Sac {
         },
         policy_optim: optim,
         critic_optim: optim,
-        encoder_lr: None,
         batch_size: 64,
         updates: 4,
         replay,

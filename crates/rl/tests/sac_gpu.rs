@@ -112,7 +112,6 @@ fn settings() -> SacSettings {
         },
         policy_optim: optim,
         critic_optim: optim,
-        encoder_lr: None,
         batch_size: 10,
         updates: 3,
         replay: replay.clone(),

@@ -169,7 +169,6 @@ fn settings(case: &PyValue) -> SacSettings {
         },
         policy_optim: optim("lr"),
         critic_optim: optim("critic_lr"),
-        encoder_lr: None,
         batch_size: 7,
         updates: 1,
         replay,

@@ -63,7 +63,6 @@ fn learner() -> Sac {
         },
         policy_optim: optim,
         critic_optim: optim,
-        encoder_lr: None,
         batch_size: 32,
         updates: 1,
         replay,

@@ -31,12 +31,11 @@ impl Sac {
             return self.step_critics_on_gpu();
         }
         self.critic_gradients();
-        let norm = clip_grad_norm(&mut self.buffers.critic_grads, self.settings.critic_optim.clip_grad);
+        let optim = &self.settings.critic_optim;
+        let norm = clip_grad_norm(&mut self.buffers.critic_grads, optim.clip_grad);
+        let lr = optim.schedule.at(self.updates) as f32;
         self.check(f64::from(norm), "the gradient of the critics")?;
-        let [encoder_lr, lr] = self.settings.critic_rates(self.updates);
-        let encoder_len = self.networks.encoder_len();
-        let groups = [(0..encoder_len, encoder_lr), (encoder_len..self.critics.len(), lr)];
-        self.critic_adam.step_groups(&mut self.critics, &self.buffers.critic_grads, &groups);
+        self.critic_adam.step(&mut self.critics, &self.buffers.critic_grads, lr);
         Ok(norm)
     }
 

@@ -36,7 +36,6 @@ pub(super) struct GpuNetworks {
     /// Numbers that differ from update to update: those of Adam, how far averages follow, norms.
     policy_step: Floats,
     critic_step: Floats,
-    encoder_step: Floats,
     tau: Floats,
     norm: Floats,
     encoder_norm: Floats,
@@ -125,7 +124,6 @@ impl GpuNetworks {
             average: has_average.then(|| kernels.floats(policy.params.len())).transpose()?,
             policy_step: kernels.floats(ADAM_NUMBERS)?,
             critic_step: kernels.floats(ADAM_NUMBERS)?,
-            encoder_step: kernels.floats(ADAM_NUMBERS)?,
             tau: kernels.floats(1)?,
             norm: kernels.floats(1)?,
             encoder_norm: kernels.floats(1)?,
@@ -240,10 +238,9 @@ impl GpuNetworks {
         work: impl FnOnce(&mut Pass<'_>) -> Result<(), GpuError>,
     ) -> Result<GraphId, GpuError> {
         let Self { kernels, memory, policy, critics, target, average, .. } = self;
-        let steps = [self.policy_step, self.critic_step, self.encoder_step];
-        let (tau, norm, encoder_norm) = (self.tau, self.norm, self.encoder_norm);
+        let numbers = [self.policy_step, self.critic_step, self.tau, self.norm, self.encoder_norm];
         kernels.record(|kernels| {
-            let [policy_step, critic_step, encoder_step] = steps;
+            let [policy_step, critic_step, tau, norm, encoder_norm] = numbers;
             work(&mut Pass {
                 kernels,
                 memory,
@@ -253,7 +250,6 @@ impl GpuNetworks {
                 average: *average,
                 policy_step,
                 critic_step,
-                encoder_step,
                 tau,
                 norm,
                 encoder_norm,
@@ -297,20 +293,19 @@ impl GpuNetworks {
         Ok(())
     }
 
-    /// One step of encoders and critics, with the numbers of Adam of each, given the gradients of Q(s, a) and those of the
-    /// policy's outputs for demonstrations. The norm of all gradients; where that is not finite, nothing has changed.
+    /// One step of critics and encoders, given the gradients of Q(s, a) and those of the policy's outputs for demonstrations.
+    /// The norm of all gradients; where that is not finite, nothing has changed.
     pub(super) fn step_critics(
         &mut self,
         grad_value: &[f32],
         demo_grads: &[f32],
-        [encoder_step, critic_step]: &[[f32; ADAM_NUMBERS]; 2],
+        step: &[f32; ADAM_NUMBERS],
     ) -> Result<f32, GpuError> {
         let UpdateMemory { grad_value: values, grad_output, .. } = self.memory;
         self.kernels.write_all(&[
             (values, grad_value),
             (grad_output, demo_grads),
-            (self.encoder_step, encoder_step),
-            (self.critic_step, critic_step),
+            (self.critic_step, step),
         ])?;
         self.run(|graphs| graphs.step_critics)?;
         self.read_number(self.norm)
@@ -373,7 +368,7 @@ impl GpuNetworks {
         step: &[f32; ADAM_NUMBERS],
     ) -> Result<[f32; 2], GpuError> {
         let parts: [(Floats, &[f32]); 3] =
-            [(self.memory.grad_output, grad_output), (self.policy_step, step), (self.encoder_step, step)];
+            [(self.memory.grad_output, grad_output), (self.policy_step, step), (self.critic_step, step)];
         self.kernels.write_all(&parts)?;
         self.run(|graphs| graphs.clone_step)?;
         let mut norms = [0.0; 2];
@@ -478,7 +473,6 @@ struct Pass<'a> {
     average: Option<Floats>,
     policy_step: Floats,
     critic_step: Floats,
-    encoder_step: Floats,
     tau: Floats,
     norm: Floats,
     encoder_norm: Floats,
@@ -536,9 +530,7 @@ impl Pass<'_> {
         }
         self.back_to_encoder(n)?;
         self.kernels.gradient_norm(self.critics.grads, self.norm)?;
-        let (encoder, heads) = (0..self.encoder_len, self.critic_range(self.critics.params));
-        self.kernels.adam_step(self.critics.part(encoder), self.encoder_step, self.norm)?;
-        self.kernels.adam_step(self.critics.part(heads), self.critic_step, self.norm)
+        self.kernels.adam_step(self.critics, self.critic_step, self.norm)
     }
 
     /// s by the encoder as it is now, and π(s).
@@ -604,7 +596,7 @@ impl Pass<'_> {
         self.kernels.gradient_norm(self.policy.grads, self.norm)?;
         self.kernels.gradient_norm(encoder.grads, self.encoder_norm)?;
         self.kernels.adam_step(self.policy, self.policy_step, self.norm)?;
-        self.kernels.adam_step(encoder, self.encoder_step, self.encoder_norm)
+        self.kernels.adam_step(encoder, self.critic_step, self.encoder_norm)
     }
 
     fn back_to_encoder(&mut self, n: usize) -> Result<(), GpuError> {

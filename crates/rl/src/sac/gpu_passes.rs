@@ -78,7 +78,7 @@ impl Sac {
     }
 
     pub(super) fn step_critics_on_gpu(&mut self) -> Result<f32, LearnError> {
-        let rates = self.settings.critic_rates(self.updates);
+        let lr = self.settings.critic_optim.schedule.at(self.updates) as f32;
         let Self { gpu: Some(gpu), networks, settings, buffers, critic_adam, .. } = self else {
             return Ok(0.0);
         };
@@ -96,9 +96,8 @@ impl Sac {
             );
         }
         critic_adam.step += 1;
-        let clip = settings.critic_optim.clip_grad;
-        let steps = rates.map(|lr| adam_numbers(critic_adam.settings, critic_adam.step, lr, clip));
-        let norm = gpu.step_critics(&buffers.grad_value, &buffers.bc_grads, &steps)?;
+        let step = adam_numbers(critic_adam.settings, critic_adam.step, lr, settings.critic_optim.clip_grad);
+        let norm = gpu.step_critics(&buffers.grad_value, &buffers.bc_grads, &step)?;
         self.check(f64::from(norm), "the gradient of the critics")?;
         Ok(norm)
     }

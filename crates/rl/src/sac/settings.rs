@@ -49,10 +49,8 @@ pub struct SacSettings {
     pub temperature: TemperatureSettings,
     /// How the policy is optimised.
     pub policy_optim: Optim,
-    /// How the critics are optimised, and the encoder with them.
+    /// How the critics are optimised.
     pub critic_optim: Optim,
-    /// The learning rate of the encoder, where it is not that of the critics.
-    pub encoder_lr: Option<Schedule>,
     /// Transitions per update; with demonstrations, half of them are those.
     pub batch_size: usize,
     /// Updates per call of [`crate::Learner::improve`].
@@ -88,12 +86,6 @@ pub struct Optim {
 }
 
 impl SacSettings {
-    /// Learning rates of encoder and critics at an update.
-    pub(super) fn critic_rates(&self, update: u64) -> [f32; 2] {
-        let critics = &self.critic_optim.schedule;
-        [self.encoder_lr.as_ref().unwrap_or(critics), critics].map(|schedule| schedule.at(update) as f32)
-    }
-
     /// Refuses what cannot be.
     pub(super) fn check(&self) -> Result<(), SettingError> {
         let positive = [

@@ -41,10 +41,6 @@ impl Builder<'_> {
             let message = "it shifts images, and this policy sees none";
             return refuse("enable_drq", message, "leave it out");
         }
-        if algorithm.encoder_lr.is_some() && !policy_uses_images(self.loaded) {
-            let message = "it is that of an image encoder, and this policy sees no images";
-            return refuse("encoder_lr", message, "leave it out");
-        }
         if algorithm.entropy_tuning.optim.lr_scheduler != LrSchedule::Constant {
             let message = "the temperature learns at a constant rate";
             return refuse("entropy_tuning.optim.lr_scheduler", message, "set it to constant");
@@ -104,7 +100,6 @@ impl Builder<'_> {
             temperature: self.temperature(algorithm),
             policy_optim: self.optim("actor.optim", &actor.optim)?,
             critic_optim: self.optim("actor.critic_optim", &critic_optim)?,
-            encoder_lr: algorithm.encoder_lr.map(Schedule::constant),
             batch_size: actor.global_batch_size as usize,
             updates: algorithm.update_epoch,
             replay: self.replay(&algorithm.replay_buffer, reward, &networks),

@@ -186,9 +186,6 @@ block! {
         train_actor_steps: u64 = 0,
         /// SAC: the temperature.
         entropy_tuning: EntropyTuning = EntropyTuning::default(),
-        /// SAC on images: constant learning rate of the encoder. Not set: that of the critics.
-        #[range(NOT_NEGATIVE)]
-        encoder_lr: Option<f64> = None,
         /// SAC: shift images at random (DrQ).
         enable_drq: bool = false,
         /// SAC: pixels that `enable_drq` shifts them by, at most.
