@@ -17,8 +17,8 @@ use plaudit_reward::online::OnlineTraining;
 use plaudit_reward::open::{CheckpointNetwork, ClassifierCheckpoint, GivenNetwork, ModelLocation};
 use plaudit_reward::{
     CameraView, FrameDump, FrameReward, FrameRewardModel, Guard, History, Latch, LiveRule, MeanScoreModel,
-    ReloadableModel, RewardKind, RewardModelError, RewardModelFile, RewardTiming, Rule, StateConditions, StateOnlyModel,
-    SuccessThreshold, TermSettings, VersionedModel, WeightedSum, WindowReward, camera_for,
+    ReloadableModel, RewardKind, RewardModelError, RewardModelFile, RewardTiming, Rule, StateConditions,
+    StateOnlyModel, SuccessThreshold, TermSettings, VersionedModel, WeightedSum, WindowReward, camera_for,
 };
 
 use super::EnvBlock;
@@ -445,7 +445,8 @@ impl TermBuilder<'_> {
             return Err(self.problem("model.model_path", message, hint));
         }
         let observed = StateConditions { state_width: found, ..conditions };
-        let hint = "let the environment show the whole state (env.train.use_full_state), or train the model again";
+        let hint =
+            "let the environment show the whole state (env.train.use_full_state), or train the model again";
         observed.parse().map_err(|error| self.problem("model.model_path", error, hint))
     }
 
