@@ -18,6 +18,7 @@ mod documents;
 mod filming;
 mod formats;
 mod hacking;
+mod https;
 mod images;
 mod judge_readouts;
 mod lerobot;

@@ -274,10 +274,18 @@ fn a_small_request_cannot_cost_much() {
     for (content, expected) in [
         (text(100_000), "the model takes 4096 in all"),
         (text(300_000), "300000 bytes of text, where 262144 are allowed"),
-        // Four megapixels are 4,096 tokens of images.
         (
             json!([{"type": "image_url", "image_url": {"url": url(&vec![7; 2048 * 2048 * 3], 2048)}}]),
-            "4096 of them of images",
+            "2048x2048 pixels, where 4000000 pixels are allowed",
+        ),
+        // Two images of nearly four megapixels are 3,844 tokens each.
+        (
+            {
+                let image = url(&vec![7; 1984 * 1984 * 3], 1984);
+                let part = json!({"type": "image_url", "image_url": {"url": image}});
+                json!([part, part])
+            },
+            "7688 of them of images",
         ),
     ] {
         let (status, message) = ask(content, &[]);

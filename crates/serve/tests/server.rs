@@ -309,6 +309,7 @@ fn bodies_and_images_have_limits() {
     let limits = Limits { body_bytes: 10_000, image_pixels: 100, images: 3, ..Limits::default() };
     let server = Running::start(limits, None, Duration::ZERO);
     let reply = server.chat(&asking(&json!([image(&png(11, 10, [0; 3]))])));
+    assert_eq!(reply.status, 413);
     assert!(reply.error().contains("11x10 pixels, where 100 pixels are allowed"), "{}", reply.error());
     let four: Vec<_> = (0..4).map(|_| image(&png(1, 1, [0; 3]))).collect();
     assert_eq!(server.chat(&asking(&json!(four))).status, 413);

@@ -8,17 +8,17 @@ use std::time::Duration;
 use plaudit_compose::ComposeError;
 use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::gpu::GpuError;
-use plaudit_nn::qwen3_vl::{FrameSampling, Quantization, VlmError};
+use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout, Quantization, VlmError};
 use plaudit_reward::endpoint::{
     ChatEndpoint, EndpointCallbacks, EndpointError, EndpointSettings, ServerModel,
 };
 use plaudit_reward::open::{ModelLocation, OpenError, OpenOptions, OpenVlm};
 use plaudit_reward::sft::DEFAULT_FPS;
 use plaudit_reward::trend::{
-    AnswerMode, CachedModel, FrameReadout, GenerationConfig, InputBuilder, JudgeCard, JudgeFolder,
-    LabelRewards, LocalVlm, NonsenseGuard, Prompt, PromptCheck, ReadoutSettings, TOPREWARD_PROMPT,
-    TrendJudge, TrendModel, TrendReward, UnknownPrompt, VlmFrameJudge, WordJudge, WordReadout,
-    WordReadoutError,
+    AnswerMode, AnswerPlace, CachedModel, FrameReadout, GenerationConfig, InputBuilder, JudgeCard,
+    JudgeFolder, LabelRewards, LocalVlm, NonsenseGuard, PREFIX_FPS, Prompt, PromptCheck, ReadoutSettings,
+    TOPREWARD_PROMPT, TrendJudge, TrendModel, TrendReward, UnknownPrompt, VlmFrameJudge, WordJudge,
+    WordReadout, WordReadoutError,
 };
 use plaudit_reward::{
     ClipRewardModel, FrameRewardModel, History, ReloadableModel, TermSettings, VoteCounting, VoteReward,
@@ -210,7 +210,7 @@ impl TermBuilder<'_> {
                         WordReadoutError::TooFew { .. } => "model.words",
                         WordReadoutError::Values { .. } => "model.word_values",
                     };
-                    self.problem(key, error, "such as words: [Yes, No], word_values: [1, 0]")
+                    self.problem(key, error, "such as words: [\"Yes\", \"No\"], word_values: [1, 0]")
                 })
             }
         }
@@ -223,15 +223,21 @@ impl TermBuilder<'_> {
         wrap: impl FnOnce(Arc<dyn TrendModel>) -> Arc<dyn TrendModel>,
     ) -> Result<WordJudge, ComposeError> {
         let input = self.input(self.window_builder()?)?;
-        let prompt = match (self.term.model.readout, input.prompt) {
-            (Readout::Topreward, Prompt::Trend) => Prompt::Own(TOPREWARD_PROMPT.into()),
-            (_, prompt) => prompt,
+        let input = match (self.term.model.readout, &input.prompt) {
+            (Readout::Topreward, Prompt::Trend) => InputBuilder {
+                prompt: Prompt::Own(TOPREWARD_PROMPT.into()),
+                answer: AnswerPlace::SameTurn,
+                fps: PREFIX_FPS,
+                sampling: FrameSampling::All,
+                ..input
+            },
+            _ => input,
         };
         let ask = AnswerMode::Words(readout.words().into());
         let AnsweringModel { model, card } = self.model(&ask)?;
         Ok(WordJudge {
             model: wrap(model),
-            input: self.as_tuned(&card, InputBuilder { prompt, ..input })?,
+            input: self.as_tuned(&card, input)?,
             readout,
             missing: self.term.model.interval_reward as f32,
             micro_batch: self.micro_batch(),
@@ -317,8 +323,10 @@ impl TermBuilder<'_> {
                 };
                 return Err(self.problem("model.subprocessor_kwargs", message, same));
             }
-            (tuned, written) => tuned.or(written).unwrap_or_default(),
+            (tuned, written) => tuned.or(written).unwrap_or(input.sampling),
         };
+        // Words that the answer finishes stand last, whatever the judge is used to.
+        let layout = if input.answer == AnswerPlace::SameTurn { PromptLayout::VideosFirst } else { layout };
         let fps = card.window.map_or(input.fps, |window| window.fps);
         Ok(InputBuilder { layout, sampling, fps, ..input })
     }
@@ -398,6 +406,7 @@ impl TermBuilder<'_> {
             default_task: params.default_task_description.clone(),
             system: params.system_prompt.clone(),
             layout: self.term.model.prompt_layout,
+            answer: AnswerPlace::NextTurn,
             fps: DEFAULT_FPS,
             sampling: FrameSampling::default(),
         })

@@ -4,7 +4,7 @@ use plaudit_core::Seed;
 use plaudit_data::convert::window_prompt;
 use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout};
 
-use super::conversation::{ContentPart, Conversation, RgbImage, Video};
+use super::conversation::{AnswerPlace, ContentPart, Conversation, RgbImage, Video};
 use super::model::{Answer, AnswerMode, GenerationConfig, TrendModel};
 use super::readout::{ParsedAnswer, ReadoutSettings};
 use super::word_readout::WordReadout;
@@ -13,7 +13,7 @@ use crate::dataset::Frames;
 use crate::models::RewardModelError;
 
 /// Frames per second that a prefix is shown at, once few enough of its frames are chosen: what Qwen3-VL is used to.
-const PREFIX_FPS: f64 = 2.0;
+pub const PREFIX_FPS: f64 = 2.0;
 /// The longest answer to a question about many frames.
 const MAX_NEW_TOKENS: usize = 512;
 
@@ -53,6 +53,8 @@ pub enum EpisodeReadout {
     Words {
         /// What is asked; `{task}` is filled in.
         prompt: String,
+        /// Where the answer stands.
+        answer: AnswerPlace,
         /// How answers are read.
         readout: WordReadout,
     },
@@ -79,7 +81,9 @@ impl EpisodeJudge<'_> {
     pub fn values(&self, frames: &Frames, episode: &[usize]) -> Result<EpisodeValues, RewardModelError> {
         match &self.readout {
             EpisodeReadout::Trend { window, .. } => self.votes(frames, episode, *window),
-            EpisodeReadout::Words { prompt, readout } => self.prefixes(frames, episode, prompt, readout),
+            EpisodeReadout::Words { prompt, answer, readout } => {
+                self.prefixes(frames, episode, prompt, *answer, readout)
+            }
             EpisodeReadout::Gvl => self.percentages(frames, episode),
         }
     }
@@ -118,6 +122,7 @@ impl EpisodeJudge<'_> {
         frames: &Frames,
         episode: &[usize],
         prompt: &str,
+        answer: AnswerPlace,
         readout: &WordReadout,
     ) -> Result<EpisodeValues, RewardModelError> {
         let points = spread(episode.len(), self.points);
@@ -125,7 +130,11 @@ impl EpisodeJudge<'_> {
         let prefix = |end: &usize| {
             let shown: Vec<usize> =
                 spread(end + 1, self.max_frames).into_iter().map(|at| episode[at]).collect();
-            self.asked(videos(frames, &shown, PREFIX_FPS, FrameSampling::All), &question)
+            let videos = videos(frames, &shown, PREFIX_FPS, FrameSampling::All);
+            match answer {
+                AnswerPlace::NextTurn => self.asked(videos, &question),
+                AnswerPlace::SameTurn => self.finished(videos, &question),
+            }
         };
         let asked: Vec<Conversation<'_>> = points.iter().map(prefix).collect();
         let answers = self.model.answer(&asked, &AnswerMode::Words(readout.words().into()))?;
@@ -162,7 +171,7 @@ impl EpisodeJudge<'_> {
             "How complete is the task in each of the {count} frames? Answer with one line for each, such as `Frame 1: 40%`."
         )));
         let generation = GenerationConfig { max_new_tokens: MAX_NEW_TOKENS, temperature: 0.0 };
-        let asked = [Conversation { system: None, parts }];
+        let asked = [Conversation { system: None, parts, answer: AnswerPlace::NextTurn }];
         let answers = self.model.answer(&asked, &AnswerMode::Text(generation))?;
         let said = match answers.first() {
             Some(Answer::Text(text)) => frame_percentages(text, count),
@@ -199,7 +208,7 @@ impl EpisodeJudge<'_> {
                 "Which clip gets further with this task: {} Answer with exactly one word: first or second.",
                 self.task
             )));
-            Conversation { system: None, parts }
+            Conversation { system: None, parts, answer: AnswerPlace::NextTurn }
         });
         let answers = self.model.answer(&asked, &AnswerMode::Words(readout.words().into()))?;
         let number = |answer: Option<&Answer>| match answer {
@@ -216,7 +225,13 @@ impl EpisodeJudge<'_> {
             PromptLayout::SharedPrefix => 0,
         };
         parts.insert(place, ContentPart::Text(question.into()));
-        Conversation { system: None, parts }
+        Conversation { system: None, parts, answer: AnswerPlace::NextTurn }
+    }
+
+    /// Words that the answer finishes stand last, wherever a judge is used to them.
+    fn finished<'f>(&self, mut parts: Vec<ContentPart<'f>>, statement: &str) -> Conversation<'f> {
+        parts.push(ContentPart::Text(statement.into()));
+        Conversation { system: None, parts, answer: AnswerPlace::SameTurn }
     }
 }
 

@@ -10,7 +10,7 @@ use plaudit_core::ObsRow;
 use plaudit_data::convert::window_prompt;
 use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout};
 
-use super::conversation::{ContentPart, Conversation, RgbImage, Video};
+use super::conversation::{AnswerPlace, ContentPart, Conversation, RgbImage, Video};
 use crate::models::RewardModelError;
 use crate::shaping::{Clip, ClipBuffer};
 
@@ -31,6 +31,8 @@ pub struct InputBuilder {
     pub system: Option<String>,
     /// Whether images or words come first.
     pub layout: PromptLayout,
+    /// Where the answer stands.
+    pub answer: AnswerPlace,
     /// Frames of a video per second.
     pub fps: f64,
     /// Which frames of a video the model sees.
@@ -97,7 +99,7 @@ impl InputBuilder {
             PromptLayout::VideosFirst => parts.push(words),
             PromptLayout::SharedPrefix => parts.insert(0, words),
         }
-        Ok(Conversation { system: self.system.as_deref().map(Cow::Borrowed), parts })
+        Ok(Conversation { system: self.system.as_deref().map(Cow::Borrowed), parts, answer: self.answer })
     }
 }
 

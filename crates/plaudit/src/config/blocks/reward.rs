@@ -453,7 +453,7 @@ block! {
         infer_micro_batch_size: u64 = 0,
         /// Judge: how its answer is read.
         readout: Readout = Readout::Logits,
-        /// Judge, with `readout: words`: the words, each of which must begin with another token, such as `[Yes, No]`.
+        /// Judge, with `readout: words`: the words, each of which must begin with another token, such as `["Yes", "No"]`.
         words: Vec<String> = Vec::new(),
         /// Judge, with `readout: words`: what each word is worth (with `word_measure: expected_score`).
         word_values: Vec<f64> = Vec::new(),

@@ -13,8 +13,8 @@ use plaudit_reward::metrics::{EpisodeScores, ProgressIntervals};
 use plaudit_reward::open::{OpenOptions, OpenVlm};
 use plaudit_reward::sft::DEFAULT_FPS;
 use plaudit_reward::trend::{
-    EpisodeJudge, EpisodeReadout, EpisodeValues, JudgeFolder, LocalVlm, ReadoutSettings, TOPREWARD_PROMPT,
-    WordMeasure, WordReadout, mean_interval,
+    AnswerPlace, EpisodeJudge, EpisodeReadout, EpisodeValues, JudgeFolder, LocalVlm, ReadoutSettings,
+    TOPREWARD_PROMPT, WordMeasure, WordReadout, mean_interval,
 };
 use serde_json::json;
 
@@ -194,6 +194,7 @@ impl EpisodeEvalRun<'_> {
             }
             Readout::Topreward => Ok(EpisodeReadout::Words {
                 prompt: TOPREWARD_PROMPT.into(),
+                answer: AnswerPlace::SameTurn,
                 readout: WordReadout::topreward(),
             }),
             Readout::Words => {
@@ -205,7 +206,7 @@ impl EpisodeEvalRun<'_> {
                 let measure = word_measure.unwrap_or(WordMeasure::Probability);
                 let readout = WordReadout::new(words.clone(), word_values.clone(), measure, 1.0);
                 let readout = readout.map_err(|error| Failure::usage(error.to_string(), None))?;
-                Ok(EpisodeReadout::Words { prompt, readout })
+                Ok(EpisodeReadout::Words { prompt, answer: AnswerPlace::NextTurn, readout })
             }
             // Two clips are compared whatever is asked of one.
             Readout::Gvl | Readout::Preference => Ok(EpisodeReadout::Gvl),
