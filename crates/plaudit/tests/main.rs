@@ -20,6 +20,7 @@ mod formats;
 mod hacking;
 mod https;
 mod images;
+mod judge_objectives;
 mod judge_readouts;
 mod lerobot;
 mod messages;

@@ -68,6 +68,7 @@ fn input(cameras: &[&str]) -> InputBuilder {
         cameras: cameras.iter().map(|camera| (*camera).into()).collect(),
         prompt: Prompt::Trend,
         window: 5,
+        shown: None,
         default_task: Some("Lift it.".into()),
         system: None,
         layout: PromptLayout::VideosFirst,
@@ -506,7 +507,7 @@ fn topreward_is_the_log_probability_that_the_statement_is_finished_by_true() {
     let expected: serde_json::Value = serde_json::from_str(include_str!("topreward/expected.json")).unwrap();
     let (height, width) = (64, 96);
     let frame = |number: u64| {
-        let byte = |i: u64| ((i * 2_654_435_761 + number * 40_503 + 12_345) % (1 << 32) >> 24) as u8;
+        let byte = |i: u64| (((i * 2_654_435_761 + number * 40_503 + 12_345) % (1 << 32)) >> 24) as u8;
         RgbImage { height, width, pixels: (0..(height * width * 3) as u64).map(byte).collect() }
     };
     let statement = TOPREWARD_PROMPT.replace("{task}", expected["task"].as_str().unwrap());

@@ -95,7 +95,9 @@ fn about_server(error: &EndpointError) -> Option<&'static str> {
     Some(match error {
         EndpointError::Address { .. } => return None,
         EndpointError::Unreachable { .. } => "start it, or correct reward.api.api_base",
-        EndpointError::Model { .. } => "set reward.api.model to one of them",
+        EndpointError::Model { .. } | EndpointError::SeveralModels { .. } => {
+            "set reward.api.model to one of them"
+        }
         EndpointError::NoModels { .. } => "name one with reward.api.model",
         EndpointError::Changed { .. } => "serve the model that the run began with, and resume the run",
         EndpointError::Access { .. } => "put it into the variable that reward.api.api_key_env names",

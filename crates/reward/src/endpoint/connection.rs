@@ -69,12 +69,15 @@ impl Connection {
             _ => Vec::new(),
         };
         match named {
+            None if models.len() > 1 => {
+                Err(EndpointError::SeveralModels { base: self.base.clone(), names: names(&models) })
+            }
             None => {
                 models.into_iter().next().ok_or_else(|| EndpointError::NoModels { base: self.base.clone() })
             }
             Some(name) if models.is_empty() => Ok(ServedModel { name, ..ServedModel::default() }),
             Some(name) => {
-                let names = models.iter().map(|model| model.name.as_str()).collect::<Vec<_>>().join(", ");
+                let names = names(&models);
                 let found = models.into_iter().find(|model| model.name == name);
                 found.ok_or_else(|| EndpointError::Model { base: self.base.clone(), model: name, names })
             }
@@ -207,6 +210,10 @@ impl Connection {
             secs: backoff.waited().as_secs(),
         }
     }
+}
+
+fn names(models: &[ServedModel]) -> String {
+    models.iter().map(|model| model.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 fn status_error(status: u16, body: &[u8], pause: Option<Duration>) -> RequestError {

@@ -34,6 +34,14 @@ pub enum EndpointError {
         /// What there is.
         names: String,
     },
+    /// It has several, and nobody says which is meant.
+    #[error("the server at {base} has several models, and nobody says which is meant: {names}")]
+    SeveralModels {
+        /// Where.
+        base: String,
+        /// What there is.
+        names: String,
+    },
     /// It does not say which models it has.
     #[error("the server at {base} does not list its models")]
     NoModels {

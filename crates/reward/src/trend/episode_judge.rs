@@ -2,6 +2,7 @@
 
 use plaudit_core::Seed;
 use plaudit_data::convert::window_prompt;
+use plaudit_data::windows::{Objective, evenly_spaced};
 use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout};
 
 use super::conversation::{AnswerPlace, ContentPart, Conversation, RgbImage, Video};
@@ -27,10 +28,21 @@ pub struct EpisodeJudge<'a> {
     pub layout: PromptLayout,
     /// Points of an episode that are asked about.
     pub points: usize,
-    /// Frames of a prefix that are shown at most.
-    pub max_frames: usize,
+    /// How an episode so far is shown.
+    pub prefix: PrefixFormat,
     /// How it is asked.
     pub readout: EpisodeReadout,
+}
+
+/// How an episode so far is shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PrefixFormat {
+    /// Frames that are shown at most, evenly spaced.
+    pub frames: usize,
+    /// Frames per second.
+    pub fps: f64,
+    /// Which of them the model sees.
+    pub sampling: FrameSampling,
 }
 
 /// How a judge is asked about an episode.
@@ -128,9 +140,7 @@ impl EpisodeJudge<'_> {
         let points = spread(episode.len(), self.points);
         let question = prompt.replace("{task}", &self.task);
         let prefix = |end: &usize| {
-            let shown: Vec<usize> =
-                spread(end + 1, self.max_frames).into_iter().map(|at| episode[at]).collect();
-            let videos = videos(frames, &shown, PREFIX_FPS, FrameSampling::All);
+            let videos = self.prefix(frames, &episode[..=*end]);
             match answer {
                 AnswerPlace::NextTurn => self.asked(videos, &question),
                 AnswerPlace::SameTurn => self.finished(videos, &question),
@@ -194,22 +204,10 @@ impl EpisodeJudge<'_> {
         [first, second]: [&[usize]; 2],
     ) -> Result<Option<f64>, RewardModelError> {
         let readout = WordReadout::preference();
-        let clip = |episode: &[usize]| {
-            let shown: Vec<usize> =
-                spread(episode.len(), self.max_frames).into_iter().map(|at| episode[at]).collect();
-            videos(frames, &shown, PREFIX_FPS, FrameSampling::All)
-        };
-        let asked = [[first, second], [second, first]].map(|[one, other]| {
-            let mut parts = vec![ContentPart::Text("First clip:".into())];
-            parts.extend(clip(one));
-            parts.push(ContentPart::Text("Second clip:".into()));
-            parts.extend(clip(other));
-            parts.push(ContentPart::Text(format!(
-                "Which clip gets further with this task: {} Answer with exactly one word: first or second.",
-                self.task
-            )));
-            Conversation { system: None, parts, answer: AnswerPlace::NextTurn }
-        });
+        let question = Objective::Preference.question(&self.task, self.prefix.frames, 0);
+        let clip = |episode: &[usize]| self.prefix(frames, episode).into_iter().take(1);
+        let asked = [[first, second], [second, first]]
+            .map(|[one, other]| self.asked(clip(one).chain(clip(other)).collect(), &question));
         let answers = self.model.answer(&asked, &AnswerMode::Words(readout.words().into()))?;
         let number = |answer: Option<&Answer>| match answer {
             Some(Answer::WordLogprobs(logprobs)) => readout.number(logprobs),
@@ -217,6 +215,14 @@ impl EpisodeJudge<'_> {
         };
         let (as_shown, swapped) = (number(answers.first()), number(answers.get(1)));
         Ok(as_shown.zip(swapped).map(|(as_shown, swapped)| (as_shown + 1.0 - swapped) / 2.0))
+    }
+
+    /// An episode so far, as a video for each camera.
+    fn prefix<'f>(&self, frames: &'f Frames, episode: &[usize]) -> Vec<ContentPart<'f>> {
+        let PrefixFormat { frames: most, fps, sampling } = self.prefix;
+        let shown: Vec<usize> =
+            evenly_spaced(episode.len(), most).into_iter().map(|at| episode[at]).collect();
+        videos(frames, &shown, fps, sampling)
     }
 
     fn asked<'f>(&self, mut parts: Vec<ContentPart<'f>>, question: &str) -> Conversation<'f> {

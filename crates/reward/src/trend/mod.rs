@@ -32,7 +32,9 @@ pub use cached_model::CachedModel;
 pub use card::{JudgeCard, JudgeCardError, WindowFormat};
 pub use completion::{Completion, CompletionListener, CompletionOptions, CompletionToken, NoListener};
 pub use conversation::{AnswerPlace, ContentPart, Conversation, RgbImage, Video};
-pub use episode_judge::{EpisodeJudge, EpisodeReadout, EpisodeValues, PREFIX_FPS, mean_interval};
+pub use episode_judge::{
+    EpisodeJudge, EpisodeReadout, EpisodeValues, PREFIX_FPS, PrefixFormat, mean_interval,
+};
 pub use folder::{JudgeFolder, NoBaseModel};
 pub use frame_judge::{FrameReadout, VlmFrameJudge};
 pub use input::{InputBuilder, Prompt};

@@ -1,5 +1,7 @@
 //! Readouts of one's own: any words, and what their probabilities mean.
 
+use plaudit_data::windows::Objective;
+
 /// Words that may begin an answer, and what is made of how likely each is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WordReadout {
@@ -76,6 +78,21 @@ impl WordReadout {
             measure: WordMeasure::Logprob,
             temperature: 1.0,
         }
+    }
+
+    /// What the answers to a question mean: a share of the task, or the probability of the first answer. A trend is no number.
+    #[must_use]
+    pub fn of_objective(objective: Objective) -> Option<Self> {
+        let words: Vec<String> = objective.answers().iter().map(ToString::to_string).collect();
+        let last = (words.len() - 1) as f64;
+        let (measure, values) = match objective {
+            Objective::Trend => return None,
+            Objective::Progress => {
+                (WordMeasure::ExpectedScore, (0..words.len()).map(|digit| digit as f64 / last).collect())
+            }
+            Objective::Success | Objective::Preference => (WordMeasure::Probability, Vec::new()),
+        };
+        Some(Self { words, values, measure, temperature: 1.0 })
     }
 
     /// Which of two clips: the probability of the first.

@@ -71,6 +71,11 @@ choice! {
         /// TOPReward: the log-probability that a model which was tuned for nothing calls the task done (`True`). Windows should hold the
         /// episode so far: `history_size` at least as long as an episode.
         Topreward = "topreward",
+        /// How far the episode so far is, from 0 to 1: the expected digit of a judge that was tuned for progress. Windows should hold
+        /// the episode so far.
+        Progress = "progress",
+        /// The probability that the episode so far is a success, of a judge that was tuned for it. Windows should hold the episode so far.
+        Success = "success",
     }
 }
 
