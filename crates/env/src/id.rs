@@ -66,6 +66,11 @@ impl EnvId {
         }
     }
 
+    /// Whether an episode is over when the task is solved.
+    pub fn ends_at_success(self) -> bool {
+        matches!(self, Self::PickCubeV1 | Self::PickCube3ViewV1 | Self::PegInsertionSideV1)
+    }
+
     /// Steps after which an episode is truncated, unless the settings say otherwise.
     pub fn max_episode_steps(self) -> usize {
         match self {

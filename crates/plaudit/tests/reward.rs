@@ -440,3 +440,29 @@ fn conditions_of_a_checkpoint_are_checked_by_the_reward() {
         "{error}"
     );
 }
+
+/// A policy on images sees the first numbers of the full state: conditions on those can be checked, and no others.
+#[test]
+fn conditions_on_a_full_state_hold_for_what_is_seen_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = model(folder.path(), Some(0.0), 1);
+    let file = Path::new(&path).join("model.safetensors");
+    let mut words = with_reward_model(&path);
+    words.extend(["reward.reward_type=binary".into(), "env.train.init_params.obs_mode=rgb".into()]);
+    let conditioned = |guard: &str| {
+        let card = ModelCard::from_header(Weights::read(&file).unwrap().metadata()).unwrap().unwrap();
+        let conditions = Some(StateConditions { guards: vec![guard.into()], state_width: 42 });
+        ModelCard { conditions, ..card }.replace_in(&file).unwrap();
+        reward(folder.path(), &words)
+    };
+    for (guard, expected) in [("abs(state[9:16]) < 1000", 36.0), ("abs(state[9:16]) > 1000", 0.0)] {
+        let (loaded, mut env, reward) = conditioned(guard).unwrap();
+        assert_eq!(env.spec().state_width, 29);
+        env.set_frames_needed(build::frames_needed(&loaded, EnvBlock::Train, &*reward, false));
+        let columns = play(&mut *env, &*reward);
+        let total: f32 = columns.iter().flat_map(|column| column.total.clone()).sum();
+        assert_eq!(total, expected, "{guard}");
+    }
+    let error = conditioned("state[35] < 1000").err().unwrap();
+    assert!(error.contains("29"), "the position of the cube is not seen: {error}");
+}

@@ -6,7 +6,7 @@ use plaudit_core::{
     ActionSpace, End, EnvSpec, FrameShape, Frames, FramesNeeded, Obs, ObsError, Segment, SegmentError,
     StepRow,
 };
-use plaudit_data::episode::Episode;
+use plaudit_data::episode::{Episode, Timestep};
 use thiserror::Error;
 
 /// Why an episode is no demonstration for these environments.
@@ -63,16 +63,23 @@ pub struct DemoConverter<'a> {
     /// Numbers in a privileged (full) state, where the environment's is only its beginning: episodes may have
     /// either, and what a policy on images must not know is left out.
     pub full_state: Option<usize>,
+    /// Whether success ends an episode of the environments. Then it ends a recorded one as well, and what that shows
+    /// afterwards is left out: critics that saw some episodes end at success and others go on would learn that success is
+    /// worth waiting for.
+    pub ends_at_success: bool,
+    /// Whether the environments reward success with 1 and all else with 0. Episodes may have been recorded with another
+    /// reward, such as a dense one, whose sum means something else.
+    pub rewards_success_only: bool,
 }
 
 impl DemoConverter<'_> {
-    /// The whole episode, of one environment. Actions are kept within the environment's bounds, as it would keep them.
+    /// The episode, of one environment. Actions are kept within the environment's bounds, as it would keep them.
     pub fn segment(&self, episode: &Episode) -> Result<Segment, DemoError> {
         self.check(episode)?;
-        let n = episode.len();
+        let (n, last_end) = self.end(episode);
         let is_seen = |at: usize| match self.frames_needed {
             FramesNeeded::Nothing => false,
-            FramesNeeded::Ends => at == n && episode.timesteps[n].end.is_end(),
+            FramesNeeded::Ends => at == n && last_end.is_end(),
             FramesNeeded::Everything => true,
         };
         let parts = |error: ObsError| DemoError::Parts(error.to_string());
@@ -80,11 +87,11 @@ impl DemoConverter<'_> {
         for at in 1..=n {
             let timestep = &episode.timesteps[at];
             let seen = self.obs(episode, at, is_seen(at)).map_err(parts)?;
-            let end = if at == n { timestep.end } else { End::No };
+            let end = if at == n { last_end } else { End::No };
             let last = if end.is_end() { vec![(0, seen.clone())] } else { Vec::new() };
             let step = StepRow {
                 actions: within(&self.spec.actions, &episode.actions[at - 1]),
-                env_reward: vec![timestep.reward],
+                env_reward: vec![self.env_reward(timestep)],
                 end: vec![end],
                 success: vec![timestep.success.unwrap_or(false)],
             };
@@ -92,6 +99,22 @@ impl DemoConverter<'_> {
             pushed.map_err(|error: SegmentError| DemoError::Parts(error.to_string()))?;
         }
         Ok(segment)
+    }
+
+    /// How many steps of an episode are taken, and how the last of them ends it.
+    fn end(&self, episode: &Episode) -> (usize, End) {
+        let solved = |at: &usize| episode.timesteps[*at].success == Some(true);
+        match (1..=episode.len()).find(solved).filter(|_| self.ends_at_success) {
+            Some(first) => (first, End::Terminated),
+            None => (episode.len(), episode.timesteps[episode.len()].end),
+        }
+    }
+
+    fn env_reward(&self, timestep: &Timestep) -> f32 {
+        match timestep.success.filter(|_| self.rewards_success_only) {
+            Some(success) => f32::from(u8::from(success)),
+            None => timestep.reward,
+        }
     }
 
     fn check(&self, episode: &Episode) -> Result<(), DemoError> {

@@ -59,6 +59,8 @@ fn an_episode_is_kept_as_it_happened() {
         camera: &main_is_base,
         frames_needed: FramesNeeded::Ends,
         full_state: None,
+        ends_at_success: false,
+        rewards_success_only: false,
     };
     let segment = fit.segment(&episode()).unwrap();
     assert_eq!(
@@ -74,6 +76,38 @@ fn an_episode_is_kept_as_it_happened() {
     let RewardCheck { rewards, states } = RewardCheck::of(segment);
     assert_eq!(rewards, [1.0, 2.0, 3.0]);
     assert_eq!(states, [0.0, 0.5, 1.0, 0.5, 2.0, 0.5]);
+}
+
+#[test]
+fn success_ends_an_episode_where_it_ends_one_of_the_environments() {
+    let spec = spec();
+    let mut recorded = episode();
+    recorded.timesteps[2].success = Some(true);
+    recorded.timesteps[3] =
+        Timestep { end: End::Truncated, success: Some(false), ..recorded.timesteps[3].clone() };
+    let segment = |ends_at_success, rewards_success_only| {
+        let fit = DemoConverter {
+            spec: &spec,
+            camera: &main_is_base,
+            frames_needed: FramesNeeded::Ends,
+            full_state: None,
+            ends_at_success,
+            rewards_success_only,
+        };
+        fit.segment(&recorded).unwrap()
+    };
+    let whole = segment(false, true);
+    assert_eq!(whole.end, [End::No, End::No, End::Truncated]);
+    assert_eq!(whole.env_reward, [0.0, 1.0, 0.0]);
+    let ended = segment(true, false);
+    assert_eq!(ended.end, [End::No, End::Terminated]);
+    assert_eq!(ended.env_reward, [1.0, 2.0], "as it was recorded");
+    assert_eq!(
+        ended.outcome(1, 0).image("base_camera").unwrap().1,
+        [6, 7, 8],
+        "the frame of success is kept"
+    );
+    assert_eq!(RewardCheck::of(segment(true, true)).rewards, [0.0, 1.0]);
 }
 
 /// What a replay makes of it.
@@ -113,6 +147,8 @@ fn what_does_not_fit_is_named() {
             camera: &main_is_base,
             frames_needed: FramesNeeded::Everything,
             full_state: None,
+            ends_at_success: false,
+            rewards_success_only: false,
         };
         fit.segment(&episode).unwrap_err()
     };

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use plaudit_cluster::worker::ScoreClient;
 use plaudit_compose::ComposeError;
 use plaudit_core::{ActionSpace, EnvReward, EnvSpec, FramesNeeded, Reward};
+use plaudit_env::EnvId;
 use plaudit_nn::classifier::Device;
 use plaudit_reward::dataset::{DatasetError, ViewKey};
 use plaudit_reward::endpoint::ServerModel;
@@ -16,8 +17,8 @@ use plaudit_reward::online::OnlineTraining;
 use plaudit_reward::open::{CheckpointNetwork, ClassifierCheckpoint, GivenNetwork, ModelLocation};
 use plaudit_reward::{
     CameraView, FrameDump, FrameReward, FrameRewardModel, Guard, History, Latch, LiveRule, MeanScoreModel,
-    ReloadableModel, RewardKind, RewardModelError, RewardModelFile, RewardTiming, Rule, StateOnlyModel,
-    SuccessThreshold, TermSettings, VersionedModel, WeightedSum, WindowReward, camera_for,
+    ReloadableModel, RewardKind, RewardModelError, RewardModelFile, RewardTiming, Rule, StateConditions,
+    StateOnlyModel, SuccessThreshold, TermSettings, VersionedModel, WeightedSum, WindowReward, camera_for,
 };
 
 use super::EnvBlock;
@@ -431,7 +432,10 @@ impl TermBuilder<'_> {
         let card = path.and_then(|path| ClassifierCheckpoint::read(path).ok()).and_then(|read| read.card);
         let Some(conditions) = card.and_then(|card| card.conditions) else { return Ok(Vec::new()) };
         let found = self.spec.state_width;
-        if conditions.state_width != found {
+        // A policy on images sees the first numbers of the full state that a script or a policy on states was recorded with.
+        let full_state = self.spec.id.parse::<EnvId>().ok().and_then(EnvId::full_state_width);
+        let is_beginning = full_state == Some(conditions.state_width) && found < conditions.state_width;
+        if conditions.state_width != found && !is_beginning {
             let message = format!(
                 "the model rewards only where {} holds in states of {} numbers, and this environment has {found}",
                 conditions.text(),
@@ -440,7 +444,10 @@ impl TermBuilder<'_> {
             let hint = "let states be as where its episodes were collected (env.train.use_full_state), or train it without data.guards";
             return Err(self.problem("model.model_path", message, hint));
         }
-        conditions.parse().map_err(|error| self.problem("model.model_path", error, "train the model again"))
+        let observed = StateConditions { state_width: found, ..conditions };
+        let hint =
+            "let the environment show the whole state (env.train.use_full_state), or train the model again";
+        observed.parse().map_err(|error| self.problem("model.model_path", error, hint))
     }
 
     /// The windows that are scored.

@@ -49,6 +49,7 @@ const SMALLER: &[(&str, &[&str])] = &[
     ("train pickcube_rlpd", &["algorithm.cloning.steps=40"]),
     ("train pickcube_rlpd_env_reward", &["algorithm.cloning.steps=40"]),
     ("train pickcube_rlpd_cnn", &["algorithm.cloning.steps=4"]),
+    ("train pickcube_rlpd_cnn_resnet_reward", &["algorithm.cloning.steps=4"]),
     (
         "train robot_pickcube_rlpd",
         &[

@@ -13,6 +13,7 @@ use plaudit_rl::{Cloning, DemoConverter, DemoError};
 use super::Builder;
 use crate::build::vision_encoder::policy_uses_images;
 use crate::config::blocks::algorithm::{CloningSettings, ReplaySettings};
+use crate::config::blocks::env::EnvRewardMode;
 
 const KEY: &str = "algorithm.demo_buffer.load_path";
 const CLONING_KEY: &str = "algorithm.cloning.load_path";
@@ -43,7 +44,9 @@ impl Builder<'_> {
         let frames_needed =
             if policy_uses_images(self.loaded) { FramesNeeded::Everything } else { reward.frames_needed() };
         let mut labelled = Vec::new();
-        for (number, segment) in self.segments(KEY, path, frames_needed)?.into_iter().enumerate() {
+        let ends_at_success = self.ends_at_success();
+        let segments = self.segments(KEY, path, frames_needed, ends_at_success)?;
+        for (number, segment) in segments.into_iter().enumerate() {
             let column = reward.label(&segment).map_err(|error| self.cannot_label(path, number, &error))?;
             let RewardColumn { total, version, .. } = column;
             labelled.push(NewRollout {
@@ -73,7 +76,8 @@ impl Builder<'_> {
         }
         let frames_needed =
             if policy_uses_images(self.loaded) { FramesNeeded::Everything } else { FramesNeeded::Nothing };
-        let demos = self.segments(key, Path::new(path), frames_needed)?;
+        // What follows success shows how to hold still.
+        let demos = self.segments(key, Path::new(path), frames_needed, false)?;
         let (steps, batch) = (asked.steps, asked.batch_size as usize);
         let std = self.deviations(asked);
         Ok(Some(Cloning { demos, steps, batch, lr: asked.lr, std }))
@@ -91,12 +95,26 @@ impl Builder<'_> {
         }
     }
 
+    /// Whether success ends an episode of the run.
+    fn ends_at_success(&self) -> bool {
+        let is_embedded = self.spec.id.parse::<EnvId>().is_ok_and(EnvId::ends_at_success);
+        is_embedded && !self.loaded.config.env.train.ignore_terminations
+    }
+
+    /// Whether the environment's own reward is that of success alone.
+    fn rewards_success_only(&self) -> bool {
+        let train = &self.loaded.config.env.train;
+        matches!(train.reward_mode, EnvRewardMode::OnlySuccess | EnvRewardMode::Sparse)
+            && !train.use_rel_reward
+    }
+
     /// Episodes as segments of these environments; `key` is where the path was written.
     fn segments(
         &self,
         key: &str,
         path: &Path,
         frames_needed: FramesNeeded,
+        ends_at_success: bool,
     ) -> Result<Vec<Segment>, ComposeError> {
         let episodes = demonstrations::read(path).map_err(|error| {
             let message = match &error {
@@ -113,7 +131,15 @@ impl Builder<'_> {
             found.map(|(name, _)| name.clone())
         };
         let full_state = self.spec.id.parse::<EnvId>().ok().and_then(EnvId::full_state_width);
-        let fit = DemoConverter { spec: self.spec, camera: &camera, frames_needed, full_state };
+        let rewards_success_only = self.rewards_success_only();
+        let fit = DemoConverter {
+            spec: self.spec,
+            camera: &camera,
+            frames_needed,
+            full_state,
+            ends_at_success,
+            rewards_success_only,
+        };
         let fitted = episodes.iter().enumerate();
         fitted
             .map(|(number, episode)| {
