@@ -15,8 +15,6 @@ use Outcome::{Refused, Works};
 
 const NO_ACTIONS: Outcome = Refused("it holds no actions");
 const NO_LAST_FRAME: Outcome = Refused("the one after the last action");
-/// LeRobot's datasets have no rewards: a learned reward can label them, the environment's cannot.
-const NO_REWARDS: Outcome = Refused("gets any reward");
 /// RLinf's replay buffers never say what succeeded.
 const NO_SUCCESS: Outcome = Refused("does not say which frames show success");
 /// Neither trajectories nor LeRobot's datasets have rewards: windows of them go by success, if that is asked for.
@@ -31,7 +29,7 @@ const TABLE: &[Row] = &[
     ("pickle", [Works; 9]),
     ("frames", [Works, Works, Works, Works, Works, Works, Works, NO_LAST_FRAME, NO_LAST_FRAME]),
     ("npy", [Works, Works, NO_SCORES, Works, Works, Works, Works, NO_ACTIONS, NO_ACTIONS]),
-    ("lerobot", [Works, Works, NO_SCORES, Works, Works, Works, Works, Works, NO_REWARDS]),
+    ("lerobot", [Works, Works, NO_SCORES, Works, Works, Works, Works, Works, Works]),
     (
         "replay_buffer",
         [Works, NO_SUCCESS, Works, NO_SUCCESS, NO_SUCCESS, NO_SUCCESS, NO_SUCCESS, Works, Works],

@@ -207,7 +207,7 @@ fn window_format(loaded: &LoadedConfig, train: &Windows) -> Result<Option<Window
 fn input_format(loaded: &LoadedConfig) -> InputFormat {
     let data = &loaded.config.data;
     let size = data.frame_size.map(|size| size.map(|side| side as usize));
-    InputFormat { layout: data.prompt_layout, fps: data.video_fps, size, ..InputFormat::default() }
+    InputFormat { layout: data.prompt_layout, fps: data.window_fps, size, ..InputFormat::default() }
 }
 
 fn with_card(save: SaveModel<'static>, card: JudgeCard) -> SaveModel<'static> {

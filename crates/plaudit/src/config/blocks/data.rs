@@ -159,7 +159,7 @@ block! {
         /// Windows: frames per second of the episodes, which the timestamps in a prompt go by. 24 is RLinf's, whatever the episodes are. A
         /// judge is shown windows at the rate it was trained with.
         #[range(Range::Within(0.001, 1000.0))]
-        video_fps: f64 = 24.0,
+        window_fps: f64 = 24.0,
         /// Windows: height and width that frames are brought to before the model's processor sees them, which bounds their tokens. Not
         /// set: as they are. A judge is shown frames in the size it was trained with.
         frame_size: Option<[u64; 2]> = None,
