@@ -14,6 +14,8 @@ enum Outcome {
 use Outcome::{Refused, Works};
 
 const NO_ACTIONS: Outcome = Refused("it holds no actions");
+/// Where success alone is rewarded, what never says what succeeded has no reward.
+const NO_REWARDS: Outcome = Refused("gets any reward");
 const NO_LAST_FRAME: Outcome = Refused("the one after the last action");
 /// RLinf's replay buffers never say what succeeded.
 const NO_SUCCESS: Outcome = Refused("does not say which frames show success");
@@ -32,7 +34,7 @@ const TABLE: &[Row] = &[
     ("lerobot", [Works, Works, NO_SCORES, Works, Works, Works, Works, Works, Works]),
     (
         "replay_buffer",
-        [Works, NO_SUCCESS, Works, NO_SUCCESS, NO_SUCCESS, NO_SUCCESS, NO_SUCCESS, Works, Works],
+        [Works, NO_SUCCESS, Works, NO_SUCCESS, NO_SUCCESS, NO_SUCCESS, NO_SUCCESS, Works, NO_REWARDS],
     ),
     ("store", [Works; 9]),
     ("sorted", [Works, Works, NO_ORDER, NO_ORDER, Works, Works, Works, NO_ACTIONS, NO_ACTIONS]),
