@@ -208,6 +208,13 @@ impl Gpu {
         staging.map_err(GpuError::failed("taking memory for images"))
     }
 
+    /// Pinned CPU memory that the GPU writes and the host reads.
+    pub(crate) fn fetching(&self, bytes: usize) -> Result<PinnedHostSlice<u8>, GpuError> {
+        // SAFETY: bytes have no invalid values, and are read only after the GPU has written them.
+        let memory = unsafe { self.context.alloc_pinned_with_flags(bytes.max(1), 0) };
+        memory.map_err(GpuError::failed("taking memory for results"))
+    }
+
     /// The address of memory.
     pub(crate) fn address<T>(&self, memory: &CudaSlice<T>) -> Address {
         use cudarc::driver::DevicePtr;

@@ -158,6 +158,7 @@ pub fn classifier_training(loaded: &LoadedConfig, frames: usize) -> Settings {
         },
         augment: augment(loaded),
         time_warp: time_warp(loaded),
+        loader_threads: loaded.config.data.num_workers as usize,
     }
 }
 

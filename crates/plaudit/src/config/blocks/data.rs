@@ -2,7 +2,7 @@
 
 use super::reward::PromptLayout;
 use crate::config::block::{OneOrMore, block, choice};
-use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, Range, SHARE};
+use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, Range, SHARE, THREADS};
 
 choice! {
     /// What a dataset of windows is.
@@ -136,7 +136,9 @@ block! {
         val_split: f64 = 0.2,
         /// Keep the images used for training here.
         debug_save_dir: Option<String> = None,
-        /// Threads that read ahead.
+        /// Image classifiers on a GPU: threads that make batches ahead of it. 0: batches are made when it is their turn. The same batches with
+        /// any number.
+        #[range(THREADS)]
         num_workers: u64 = 4,
         /// New order in every epoch.
         shuffle: bool = true,
