@@ -3,8 +3,8 @@
     python bench/qwen3_vl/lora.py --program target/release/examples/qwen3_vl_lora      # torch with CUDA, transformers
 
 Rank 16 on all linear layers of the language model, AdamW, gradients clipped; three tokens of each answer are learned. Windows and random
-weights are those of h200.py. Adapters of transformers are inserted here, as the peft package computes under bf16 autocast. Parts,
-each of which goes on when one before it fails:
+weights are those of h200.py. Adapters of transformers are inserted here, as the peft package computes under bf16 autocast; with --peft,
+whole also times the package itself. Parts, each of which goes on when one before it fails:
 
     tiny       the model of the tests, adapters on every linear layer: gradients and five losses on the GPU and on the CPU in fp32
     shallow    the widths of Qwen3-VL-4B, 4 of 36 layers, 3 of 24 blocks: both in bf16 compared with transformers in fp32
@@ -108,6 +108,22 @@ class Peer:
         return loss
 
 
+class PeftPeer(Peer):
+    """transformers with the adapters of peft, as it loads them: of 32 bits, and so are the products with them."""
+
+    def __init__(self, folder, adapter, dtype, device):
+        from peft import PeftModel
+
+        kind = {"dtype": dtype, "attn_implementation": "sdpa"}
+        base = Qwen3VLForConditionalGeneration.from_pretrained(folder, **kind).to(device)
+        base.config.use_cache = False
+        self.model = PeftModel.from_pretrained(base, adapter, is_trainable=True).train()
+        self.processor, self.dtype, self.device = AutoProcessor.from_pretrained(folder), dtype, device
+        self.parameters = [x for x in self.model.parameters() if x.requires_grad]
+        fused = {"fused": True} if device == "cuda" else {}
+        self.optimizer = torch.optim.AdamW(self.parameters, lr=LEARNING_RATE, weight_decay=0.01, **fused)
+
+
 def tiny(plaudit, options):
     for targets in ("all", "q_proj,v_proj", "qkv,proj"):
         result = plaudit.ask("check", options.tiny, targets)
@@ -184,16 +200,19 @@ def whole(plaudit, options):
     plaudit.process.kill()
     if options.no_peer:
         return
-    peer = Peer(folder, adapter, torch.bfloat16, "cuda")
-    for windows in (1, 8, 32):
-        inputs, targets = peer.inputs(windows, answer["ids"][:windows]), answer["targets"][:windows]
-        torch.cuda.reset_peak_memory_stats()
-        for _ in range(2):
-            peer.step(inputs, targets)
-        theirs = [timed(lambda: peer.step(inputs, targets)) for _ in range(options.rounds)]
-        ratios = [a / b for a, b in zip(sorted(theirs), sorted(own[windows, "false"]))]
-        print(f"  transformers, {windows} windows: ms {show(theirs)}, {mebibytes(torch.cuda.max_memory_allocated())} allocated; "
-              f"{statistics.median(ratios):.2f} times plaudit ({min(ratios):.2f}-{max(ratios):.2f})", flush=True)
+    for name, kind in [("transformers", Peer)] + [("transformers and peft", PeftPeer)] * options.peft:
+        peer = kind(folder, adapter, torch.bfloat16, "cuda")
+        for windows in (1, 8, 32):
+            inputs, targets = peer.inputs(windows, answer["ids"][:windows]), answer["targets"][:windows]
+            torch.cuda.reset_peak_memory_stats()
+            for _ in range(2):
+                peer.step(inputs, targets)
+            theirs = [timed(lambda: peer.step(inputs, targets)) for _ in range(options.rounds)]
+            ratios = [a / b for a, b in zip(sorted(theirs), sorted(own[windows, "false"]))]
+            print(f"  {name}, {windows} windows: ms {show(theirs)}, {mebibytes(torch.cuda.max_memory_allocated())} allocated; "
+                  f"{statistics.median(ratios):.2f} times plaudit ({min(ratios):.2f}-{max(ratios):.2f})", flush=True)
+        del peer
+        torch.cuda.empty_cache()
 
 
 def main():
@@ -204,6 +223,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--device", default="cuda", help="of transformers; `cpu` compares on the tests' model alone")
     parser.add_argument("--no-peer", action="store_true", help="without the times of transformers")
+    parser.add_argument("--peft", action="store_true", help="also time the peft package")
     parser.add_argument("--only", default="tiny shallow whole")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """Image classifiers on an NVIDIA GPU beside PyTorch's, in one sitting: checks, then times.
 
-    python3 bench/gpu/h200.py --program target/release/examples/classifier_gpu      # torch and torchvision with CUDA
+    python3 bench/gpu/scoring.py --program target/release/examples/classifier_gpu      # torch and torchvision with CUDA
 
 Checks: logits of batches of many sizes against the CPU in fp32 (which the tests compare with PyTorch), beside what the CPU's own
 rounding does. Times: a pass over images that lie on the GPU, as one CUDA graph, of plaudit and of PyTorch (also by torch.compile,
@@ -11,8 +11,9 @@ mode reduce-overhead, with --compile), in turns, so that both see the same machi
 import argparse
 import json
 import statistics
-import subprocess
 import sys
+
+from peer import Plaudit, add_options, torch_milliseconds
 
 BATCHES = [1, 64, 256, 1024]
 ROUNDS = 3
@@ -29,21 +30,6 @@ CHECKS = [
     ("resnet10", 96, "bf16", "1 8 33"),
     ("resnet10_spatial", 96, "bf16", "1 8 33"),
 ]
-
-
-class Plaudit:
-    """The program, asked line by line."""
-
-    def __init__(self, program):
-        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def ask(self, request):
-        self.process.stdin.write(request + "\n")
-        self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline())
-        if isinstance(answer, dict) and "error" in answer:
-            sys.exit(f"{request}: {answer['error']}")
-        return answer
 
 
 def check(plaudit):
@@ -94,20 +80,6 @@ def torch_passes(batch, compiled):
     return passes
 
 
-def torch_milliseconds(run, calls=16):
-    import torch
-
-    run()
-    torch.cuda.synchronize()
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    start.record()
-    for _ in range(calls):
-        run()
-    end.record()
-    torch.cuda.synchronize()
-    return start.elapsed_time(end) / calls
-
-
 def time_all(plaudit, compiled):
     rows = []
     for batch in BATCHES:
@@ -132,13 +104,14 @@ def time_all(plaudit, compiled):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", required=True)
-    parser.add_argument("--compile", action="store_true", help="time torch.compile too; it takes a minute for each batch")
-    parser.add_argument("--output", help="a file for all numbers, as JSON")
+    add_options(parser)
     options = parser.parse_args()
     plaudit = Plaudit(options.program)
-    print("largest difference of a logit")
-    check(plaudit)
+    if not options.skip_checks:
+        print("largest difference of a logit")
+        check(plaudit)
+    if options.only_check:
+        return
     print("ResNet-18, 128 px, bf16: milliseconds of a pass on the GPU")
     rows = time_all(plaudit, options.compile)
     layers = {batch: plaudit.ask(f"layers resnet18 128 bf16 {batch}") for batch in BATCHES}
