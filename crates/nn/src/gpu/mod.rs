@@ -37,4 +37,4 @@ pub(crate) use memory::{Address, Buffer, FetchedBytes, StagedBytes};
 pub(crate) use modules::KernelSource;
 #[cfg(test)]
 pub(crate) use modules::compile_for_tests;
-pub use survey::{GpuInfo, SelfTest, Survey, count, matmul_flops, self_test, survey, usable};
+pub use survey::{GpuInfo, SelfTest, Survey, count, matmul_flops, open_early, self_test, survey, usable};

@@ -48,8 +48,17 @@ pub(crate) fn refuse_shared_data(loaded: &LoadedConfig) -> Result<(), ComposeErr
     Err(loaded.problem("data.val_data_paths", message, hint))
 }
 
+/// Begins to open the GPU that a config may train on, while data is read.
+pub fn open_device_early(loaded: &LoadedConfig, ranks: usize) {
+    if let Ok(choice) = loaded.config.actor.model.device.parse::<DeviceChoice>()
+        && ranks == 1
+    {
+        choice.open_early();
+    }
+}
+
 /// Where a config trains its network, as one of so many ranks.
-fn device(loaded: &LoadedConfig, ranks: usize) -> Result<Device, ComposeError> {
+pub fn classifier_device(loaded: &LoadedConfig, ranks: usize) -> Result<Device, ComposeError> {
     let key = "actor.model.device";
     let model = &loaded.config.actor.model;
     let choice: DeviceChoice = model
@@ -88,7 +97,7 @@ pub fn classifier(loaded: &LoadedConfig, ranks: usize) -> Result<Trainer, Compos
         ClassifierError::Gpu(error) => loaded.problem("actor.model.device", error.to_string(), NO_GPU),
         other => loaded.problem("actor.model", other.to_string(), "change what the message names"),
     };
-    let device = device(loaded, ranks)?;
+    let device = classifier_device(loaded, ranks)?;
     let mut trainer = Trainer::on(device, &settings(loaded), adamw, actor.seed).map_err(wrong)?;
     match (&model.model_path, model.pretrained) {
         (Some(path), false) => load(loaded, "actor.model.model_path", path, |weights| trainer.load(weights))?,

@@ -44,10 +44,12 @@ pub(super) struct CheckpointWriter<T> {
     settled: VecDeque<Result<(), TrainError>>,
 }
 
+/// Checkpoints that wait while one is written. Whoever asks for more waits as well, or memory would fill with models.
+const WAITING: usize = 3;
+
 impl<T> CheckpointWriter<T> {
     pub(super) fn new() -> Self {
-        // One is written, one waits; whoever asks for a third waits as well, or memory would fill with models.
-        let (jobs, to_do) = sync_channel::<(Checkpoints, Destination, WriteModel)>(1);
+        let (jobs, to_do) = sync_channel::<(Checkpoints, Destination, WriteModel)>(WAITING);
         let (tell, done) = channel();
         let work = move || {
             for (checkpoints, destination, write) in to_do {

@@ -377,12 +377,7 @@ impl<P: Trainable<Metrics: Clone>> TrainLoop<P> {
     }
 
     /// A loss that is a number.
-    fn finite(
-        &mut self,
-        loss: f64,
-        begun: &BegunStep,
-        checkpoints: &Checkpoints,
-    ) -> Result<f64, TrainError> {
+    fn finite(&mut self, loss: f64, begun: &BegunStep, checkpoints: &Checkpoints) -> Result<f64, TrainError> {
         match loss.is_finite() {
             true => Ok(loss),
             false => {
@@ -469,7 +464,8 @@ impl<P: Trainable<Metrics: Clone>> TrainLoop<P> {
         if let Some(write) = self.snapshot(found)? {
             return self.writer().write(checkpoints, Destination::Best, write, None);
         }
-        let save = || Destination::Best.fill(checkpoints, |folder| self.model.write(folder, &self.progress, found));
+        let save =
+            || Destination::Best.fill(checkpoints, |folder| self.model.write(folder, &self.progress, found));
         self.ranks.agree(if self.is_first_rank() { save() } else { Ok(()) })
     }
 

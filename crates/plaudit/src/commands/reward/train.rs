@@ -76,7 +76,7 @@ impl Train {
     pub(super) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         let launch = Launch::of(&self.ranks)?;
         let verbosity = launch.verbosity(verbosity);
-        let (loaded, data) = launch.agree(self.load(verbosity))?;
+        let (loaded, data) = launch.agree(self.load(launch.world(), verbosity))?;
         let sharding = launch.agree(build::sharding(&loaded, launch.world()).map_err(Failure::from))?;
         let work = |rank: &Rank| self.on_rank(rank, &loaded, &data, sharding, verbosity);
         let Some(summary) = launch.run(work)? else { return Ok(()) };
@@ -89,9 +89,10 @@ impl Train {
     }
 
     /// The config, and the data it names.
-    fn load(&self, verbosity: Verbosity) -> Result<(LoadedConfig, TrainingData), Failure> {
+    fn load(&self, ranks: usize, verbosity: Verbosity) -> Result<(LoadedConfig, TrainingData), Failure> {
         let loaded = load::to_run(&self.run_args()?, verbosity)?;
         refuse_other_work(&loaded)?;
+        build::open_device_early(&loaded, ranks);
         let bar = ProgressBar::new("reward train", verbosity);
         let data = training_data(&loaded, &bar)?;
         let reader = FrameReader { views: data.train.views().to_vec(), rules: Rules::default(), bar: &bar };
@@ -127,7 +128,10 @@ impl Train {
             second_model::train(&mut run, loaded, data, steps)?;
         }
         let summary = match &outcome {
-            Ok(outcome) if is_done => Some(Summary::of(&mut run, outcome, data)?),
+            Ok(outcome) if is_done => {
+                let device = build::classifier_device(loaded, rank.sync.world())?;
+                Some(Summary::of(&mut run, outcome, data, device)?)
+            }
             _ => None,
         };
         let mut command = self.run_args()?.command("reward");
