@@ -560,3 +560,194 @@ impl<P: Trainable<Metrics: Clone>> TrainLoop<P> {
 fn callback(error: &serde_json::Error) -> TrainError {
     TrainError::Callback(error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use plaudit_core::{LrDecay, Schedule, Seed};
+
+    use super::*;
+    use crate::train::Length;
+
+    /// A model of one number, which knows at once what came of a step, or only later, as one on a GPU does.
+    struct Fake {
+        is_late: bool,
+        /// The micro batch whose loss is not a number.
+        bad: Option<u64>,
+        sum: f64,
+        added: Vec<f64>,
+        late: VecDeque<(Vec<f64>, StepOutcome)>,
+        /// Micro batches that it heard of before their turn.
+        known: VecDeque<u64>,
+    }
+
+    impl Fake {
+        fn new(is_late: bool) -> Self {
+            let (added, late, known) = (Vec::new(), VecDeque::new(), VecDeque::new());
+            Self { is_late, bad: None, sum: 0.0, added, late, known }
+        }
+    }
+
+    impl Trainable for Fake {
+        type Metrics = ();
+
+        fn lookahead(&self) -> usize {
+            3
+        }
+
+        fn upcoming(&mut self, at: MicroBatch, _: &[usize]) {
+            self.known.push_back(at.number);
+        }
+
+        fn accumulate(
+            &mut self,
+            at: MicroBatch,
+            examples: &[usize],
+            scale: f64,
+        ) -> Result<Option<f64>, TrainError> {
+            if at.number > 0 {
+                assert_eq!(self.known.pop_front(), Some(at.number));
+            }
+            let sum: usize = examples.iter().sum();
+            let loss = if self.bad == Some(at.number) { f64::NAN } else { sum as f64 };
+            self.added.push(loss);
+            self.sum += loss * scale;
+            Ok((!self.is_late).then_some(loss))
+        }
+
+        fn join_ranks(&mut self, _: &Arc<dyn GradientSync>, _: Sharding) -> Result<(), TrainError> {
+            Ok(())
+        }
+
+        fn reduce(&mut self) -> Result<(), SyncError> {
+            Ok(())
+        }
+
+        fn step(&mut self, lr: f64, _: Option<f64>) -> Result<Option<StepOutcome>, TrainError> {
+            let outcome = StepOutcome { grad_norm: self.sum * lr, skipped: false };
+            let losses = std::mem::take(&mut self.added);
+            if !self.is_late {
+                return Ok(Some(outcome));
+            }
+            assert!(self.late.len() < 2, "a third step before the first was finished");
+            self.late.push_back((losses, outcome));
+            Ok(None)
+        }
+
+        fn finish_step(&mut self) -> Result<(Vec<f64>, StepOutcome), TrainError> {
+            Ok(self.late.pop_front().unwrap())
+        }
+
+        fn measure(&mut self) -> Result<Option<ValidationResult<()>>, TrainError> {
+            assert!(self.late.is_empty(), "measured while a step runs");
+            let values = vec![("eval/sum".into(), self.sum)];
+            Ok(Some(ValidationResult { value: -self.sum, better: Better::Lower, metrics: (), values }))
+        }
+
+        fn write(&self, _: &Path, _: &Progress<()>, _: Option<&()>) -> Result<(), TrainError> {
+            unreachable!("it has a snapshot")
+        }
+
+        fn snapshot(&self, _: &Progress<()>, _: Option<&()>) -> Result<Option<WriteModel>, TrainError> {
+            assert!(self.late.is_empty(), "saved while a step runs");
+            let text = self.sum.to_string();
+            let written = move |folder: &Path| {
+                let path = folder.join("model");
+                std::fs::write(&path, text).map_err(|source| TrainError::Folder { path, source })
+            };
+            Ok(Some(Box::new(written)))
+        }
+
+        fn state(&self) -> Result<Option<Weights>, TrainError> {
+            Ok(Some(Weights::new()))
+        }
+
+        fn restore(&mut self, _: &Weights) -> Result<(), TrainError> {
+            Ok(())
+        }
+
+        fn name(&self, example: usize) -> String {
+            format!("example {example}")
+        }
+    }
+
+    #[derive(Default)]
+    struct Log {
+        events: Vec<(u64, Vec<(String, f64)>)>,
+        saved: Vec<u64>,
+    }
+
+    impl Emit for Log {
+        fn emit(&mut self, event: Event) {
+            if let Event::Metrics { step, values } = event {
+                let values = values.into_iter().filter(|(name, _)| !name.starts_with("time/"));
+                self.events.push((step, values.collect()));
+            }
+        }
+    }
+
+    impl TrainCallbacks<()> for Log {
+        fn saved(&mut self, progress: &Progress<()>) -> Result<(), String> {
+            self.saved.push(progress.step);
+            Ok(())
+        }
+
+        fn stop(&self) -> bool {
+            false
+        }
+    }
+
+    fn training(model: Fake) -> TrainLoop<Fake> {
+        let schedule = Schedule { lr: 0.5, warmup: 3, decay: LrDecay::Cosine { total: 7, min_lr: 0.0 } };
+        let settings = LoopSettings {
+            micro_batch: 2,
+            global_batch: 4,
+            eval_batch: 2,
+            length: Length { max_epochs: None, max_steps: Some(7) },
+            val_interval: Some(3),
+            save_interval: Some(2),
+            early_stop: None,
+            schedule,
+            clip: None,
+            shuffle: true,
+            seed: Seed::new(4),
+        };
+        TrainLoop::over(model, settings, 9)
+    }
+
+    #[test]
+    fn a_model_that_answers_late_is_trained_and_told_of_as_one_that_answers_at_once() {
+        let mut found = Vec::new();
+        for is_late in [false, true] {
+            let (folder, mut log) = (tempfile::tempdir().unwrap(), Log::default());
+            let checkpoints = Checkpoints::in_folder(folder.path());
+            let outcome = training(Fake::new(is_late)).run(&checkpoints, &mut log).unwrap();
+            assert_eq!(outcome.progress.step, 7);
+            assert_eq!(log.saved, [2, 4, 6, 7]);
+            let model = |place: &Path| std::fs::read_to_string(place.join("model")).unwrap();
+            let models = [2, 4, 6, 7].map(|step| model(&checkpoints.step(step)));
+            found.push((log.events, models, model(&checkpoints.best())));
+        }
+        assert_eq!(found[0], found[1]);
+    }
+
+    #[test]
+    fn a_loss_that_is_not_a_number_names_its_step_and_what_is_kept() {
+        for is_late in [false, true] {
+            let (folder, mut log) = (tempfile::tempdir().unwrap(), Log::default());
+            let model = Fake { bad: Some(5), ..Fake::new(is_late) };
+            let error = training(model).run(&Checkpoints::in_folder(folder.path()), &mut log).unwrap_err();
+            assert!(matches!(error, TrainError::Loss { step: 3, .. }), "{error}");
+            assert!(error.to_string().contains("global_step_2"), "{error}");
+            assert_eq!(log.saved, [2], "what was asked for before is on disk and told of");
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_that_cannot_be_written_ends_the_training() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let error = training(Fake::new(true)).run(&Checkpoints::in_folder(&file), &mut Log::default());
+        assert!(matches!(error.unwrap_err(), TrainError::Folder { .. }));
+    }
+}
