@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use plaudit_core::Seed;
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, ClassifierSettings, Device, Loss, Precision, Scorer, Trainer};
+use plaudit_nn::gpu;
 use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 use serde::Deserialize;
 
@@ -125,10 +126,16 @@ fn check(case: &str) {
     }
 }
 
+/// Whether there is a GPU. Kernels are compiled once for all tests.
+fn has_gpu() -> bool {
+    let kernel_cache = Some(std::env::temp_dir().join("plaudit-kernels"));
+    gpu::set_places(gpu::Places { library_folders: vec!["/usr/local/cuda/lib64".into()], kernel_cache });
+    gpu::count().is_ok_and(|count| count > 0)
+}
+
 /// Where networks can be trained here.
 fn devices() -> Vec<Device> {
-    let has_gpu = plaudit_nn::gpu::count().is_ok_and(|count| count > 0);
-    let gpu = has_gpu.then_some(Device::Cuda(0));
+    let gpu = has_gpu().then_some(Device::Cuda(0));
     if gpu.is_none() {
         eprintln!("not trained on a GPU, which this machine has not");
     }
@@ -169,7 +176,7 @@ fn check_on_gpu(
     batch: &ImageBatch<'_>,
     eval_logits: &[f64],
 ) {
-    if !plaudit_nn::gpu::count().is_ok_and(|count| count > 0) {
+    if !has_gpu() {
         return eprintln!("{case}: not on a GPU, which this machine has not");
     }
     for (precision, tolerance) in [(Precision::Fp32, 1e-4), (Precision::Bf16, 2e-2), (Precision::Fp16, 2e-2)]
