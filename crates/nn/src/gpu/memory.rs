@@ -115,29 +115,48 @@ impl<T: DeviceRepr> Buffer<T> {
 
 /// Bytes that come from the GPU; the host goes on until it wants to read them.
 #[derive(Debug)]
-pub(crate) struct FetchedBytes(PinnedHostSlice<u8>);
+pub(crate) struct FetchedBytes {
+    pinned: PinnedHostSlice<u8>,
+    /// When they are there. The memory's own event is not recorded, for nothing is tracked by events here.
+    there: Option<Moment>,
+}
 
 impl FetchedBytes {
     /// Room for just so many.
     pub(crate) fn room(gpu: &Gpu, bytes: usize) -> Result<Self, GpuError> {
-        gpu.fetching(bytes).map(Self)
+        Ok(Self { pinned: gpu.fetching(bytes)?, there: None })
     }
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.pinned.len()
     }
 
     /// Asks for those from `start` on, as they are when all that was asked for before is done.
     pub(crate) fn fetch(&mut self, gpu: &Gpu, from: &Buffer<u8>, start: usize) -> Result<(), GpuError> {
         let Some(held) = &from.held else { return Ok(()) };
-        let range = held.slice(start..start + self.0.len());
-        gpu.stream.memcpy_dtoh(&range, &mut self.0).map_err(GpuError::failed("copying from the GPU"))
+        let range = held.slice(start..start + self.pinned.len());
+        let copied = gpu.stream.memcpy_dtoh(&range, &mut self.pinned);
+        copied.map_err(GpuError::failed("copying from the GPU"))?;
+        self.there = Some(gpu.moment()?);
+        Ok(())
     }
 
     /// Waits until they are there, and for nothing that was asked for later.
     pub(crate) fn wait(&self) -> Result<&[u8], GpuError> {
-        self.0.as_slice().map_err(GpuError::failed("computing"))
+        if let Some(there) = &self.there {
+            there.wait()?;
+        }
+        self.pinned.as_slice().map_err(GpuError::failed("computing"))
+    }
+}
+
+impl Drop for FetchedBytes {
+    /// The GPU may still write there.
+    fn drop(&mut self) {
+        if let Some(there) = &self.there {
+            let _ = there.wait(); // a GPU that is lost writes nothing
+        }
     }
 }
 
@@ -155,9 +174,11 @@ pub(crate) struct StagedBytes {
 impl StagedBytes {
     /// Makes room for so many bytes; whether the address of what was there has changed.
     pub(crate) fn reserve(&mut self, gpu: &Gpu, bytes: usize) -> Result<bool, GpuError> {
-        for staged in &mut self.staged {
+        for (staged, fetched) in self.staged.iter_mut().zip(&mut self.fetched) {
             if staged.as_ref().is_none_or(|staged| staged.len() < bytes) {
-                gpu.wait()?; // what is staged may still be on its way
+                if let Some(fetched) = fetched.take() {
+                    fetched.wait()?;
+                }
                 *staged = None; // before more is taken
                 *staged = Some(gpu.staging(bytes)?);
             }
@@ -214,6 +235,15 @@ impl StagedBytes {
         let address = self.buffer.put(gpu, &staged[..total])?;
         self.fetched[self.turn] = Some(gpu.moment()?);
         Ok(address)
+    }
+}
+
+impl Drop for StagedBytes {
+    /// The GPU may still read there.
+    fn drop(&mut self) {
+        for fetched in self.fetched.iter().flatten() {
+            let _ = fetched.wait(); // a GPU that is lost reads nothing
+        }
     }
 }
 
