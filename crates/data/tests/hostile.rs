@@ -18,7 +18,7 @@ use plaudit_data::labelled::{LabelledData, ReadOptions};
 use plaudit_data::lerobot::{Settings, Writer};
 use plaudit_data::replay_buffer;
 use plaudit_data::store::{Labels, Origin, Store};
-use plaudit_data::windows::{WindowReadOptions, WindowViews, Windows};
+use plaudit_data::windows::{Objective, WindowReadOptions, WindowViews, Windows};
 use plaudit_pyfiles::{self as pyfiles, Array, Limits, PickleStyle, PyValue, Reader, Storages};
 
 fn episode(number: u8, success: bool) -> Episode {
@@ -373,7 +373,7 @@ fn a_line_of_a_manifest_is_bounded() {
     let reading = WindowReadOptions {
         prompt_key: "prompt".into(),
         answer_key: "answer".into(),
-        answers: ["positive", "negative", "unclear"].map(String::from).into(),
+        objectives: vec![Objective::Trend],
         data_root: None,
         views: WindowViews::Main,
     };

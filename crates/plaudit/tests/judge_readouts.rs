@@ -157,14 +157,11 @@ reward:
         let run = format!("runner.logger.log_path={name}");
         let words = [&["train", "mine.yaml", "--json", "-q", &run][..], words].concat();
         let numbers: Value = serde_json::from_str(&succeeds(folder.path(), &words)).unwrap();
-        numbers["reward/mean"]
-            .as_f64()
-            .or(numbers["reward/model/mean"].as_f64())
-            .unwrap_or_else(|| panic!("{numbers}"))
+        numbers["reward/model"].as_f64().unwrap_or_else(|| panic!("{numbers}"))
     };
     let asks = [
         "reward.model.readout=words",
-        "reward.model.input_builder_params.prompt=Is it done: {task} Answer yes or no.",
+        "reward.model.input_builder_params.prompt='Is it done: {task} Answer yes or no.'",
         "reward.model.words=[yes,no]",
     ];
     let probability = reward("probability", &asks);

@@ -126,7 +126,7 @@ fn it_learns_which_way_a_square_goes() {
     let metrics = &result["metrics"];
     let accuracy = metrics["balanced_accuracy"].as_f64().unwrap();
     assert!(accuracy > 0.9, "{result}");
-    let confusion: u64 = metrics["confusion"]
+    let confusion: u64 = metrics["objectives"][0]["confusion"]
         .as_array()
         .unwrap()
         .iter()

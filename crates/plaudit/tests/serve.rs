@@ -25,7 +25,7 @@ fn model(folder: &Path) -> PathBuf {
 }
 
 /// One that looks at these views.
-fn model_of(folder: &Path, views: &[&str]) -> PathBuf {
+pub(crate) fn model_of(folder: &Path, views: &[&str]) -> PathBuf {
     fresh_classifier(folder.join("best_model"), views, Some(0.5), 1)
 }
 
@@ -341,7 +341,7 @@ fn a_policy_is_rewarded_by_a_server_and_a_server_that_dies_leaves_the_last_check
 }
 
 /// PickCube at 32 pixels, rewarded by an image classifier.
-const FRAME_REWARD_CONFIG: &str = "
+pub(crate) const FRAME_REWARD_CONFIG: &str = "
 env:
   train:
     env_type: embedded
@@ -359,10 +359,10 @@ reward: {use_reward_model: true, use_reward_prob: true}
 ";
 
 /// What rewards a policy: the model itself, or the server that has it.
-fn rewarded_by(source: &str) -> [String; 2] {
-    match source.strip_prefix("http://") {
-        Some(_) => ["reward.worker_type=api".into(), format!("reward.api.api_base={source}")],
-        None => ["reward.worker_type=local".into(), format!("reward.model.model_path={source}")],
+pub(crate) fn rewarded_by(source: &str) -> [String; 2] {
+    match source.contains("://") {
+        true => ["reward.worker_type=api".into(), format!("reward.api.api_base={source}")],
+        false => ["reward.worker_type=local".into(), format!("reward.model.model_path={source}")],
     }
 }
 

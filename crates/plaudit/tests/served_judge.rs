@@ -256,6 +256,72 @@ fn routes_agree(serving: &Serving) {
 }
 
 #[test]
+fn several_models_are_served_by_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    crate::serve::model_of(at, &["main_images"]);
+    let vlm = tiny_vlm();
+    let vlm = vlm.to_str().unwrap();
+    let names = ["--name", "classifier", "--name", "judge", "--name", "other judge"];
+    let serving = Serving::start(at, &[&["best_model", vlm, vlm][..], &names].concat());
+    let (status, body) = serving.send("GET", "/v1/models", "", b"");
+    let listed: Value = serde_json::from_slice(&body).unwrap();
+    let found: Vec<&str> =
+        listed["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
+    assert_eq!((status, found), (200, vec!["classifier", "judge", "other judge"]));
+    // Frames name their model in a header or in the address.
+    let pixels = frames(2);
+    let head = "Content-Type: application/octet-stream\r\nX-Plaudit-Shape: 2,32,32,3\r\n";
+    let ask = |path: &str, more: &str| {
+        let (status, body) = serving.send("POST", path, &format!("{head}{more}"), &pixels);
+        (status, serde_json::from_slice::<Value>(&body).unwrap())
+    };
+    let (status, scored) = ask("/v1/score", "X-Plaudit-Model: classifier\r\n");
+    assert_eq!((status, scored["scores"].as_array().unwrap().len()), (200, 2), "{scored}");
+    assert_eq!(ask("/v1/score?model=classifier", "").1["scores"], scored["scores"]);
+    let (status, body) = ask("/v1/score", "");
+    assert_eq!(status, 400);
+    let said = body["error"]["message"].as_str().unwrap();
+    assert!(said.contains("X-Plaudit-Model: classifier, judge, other judge"), "{said}");
+    let chat = |model: &str| {
+        serving.chat(
+            &json!({"model": model, "max_tokens": 4, "messages": [{"role": "user", "content": "Well?"}]}),
+        )
+    };
+    let [(status, one), (_, other)] = ["judge", "other judge"].map(chat);
+    assert_eq!(
+        (status, &one["model"], &other["model"]),
+        (200, &json!("judge"), &json!("other judge")),
+        "{one}"
+    );
+    assert_eq!(one["choices"][0]["message"], other["choices"][0]["message"]);
+    assert_eq!(chat("nobody").0, 404);
+    // A run says which it means.
+    std::fs::write(at.join("mine.yaml"), crate::serve::FRAME_REWARD_CONFIG).unwrap();
+    let api = format!("reward.api.api_base=http://{}/v1", serving.address);
+    let train = |words: &[&str]| {
+        let all =
+            [&["train", "mine.yaml", "-q", "runner.max_epochs=1", "reward.worker_type=api", &api][..], words]
+                .concat();
+        crate::runs::plaudit(at, &all)
+    };
+    let said = crate::runs::on_one_line(&train(&[]).stderr);
+    assert!(said.contains("has several models, and nobody says which is meant"), "{said}");
+    let output = train(&["reward.api.model=classifier"]);
+    assert!(output.status.success(), "{}", crate::runs::on_one_line(&output.stderr));
+
+    let refuses = |words: &[&str], expected: &str| {
+        let said = crate::runs::refused(at, &[&["serve", "--port", "0"], words].concat(), 2);
+        assert!(said.contains(expected), "{said}");
+    };
+    refuses(&["best_model", vlm, "--name", "one"], "1 names for 2 models");
+    refuses(&["best_model", vlm, "--task", "Lift it."], "--task is for one model");
+    let said =
+        crate::runs::on_one_line(&crate::runs::plaudit(at, &["serve", "--port", "0", vlm, vlm]).stderr);
+    assert!(said.contains("two models are called `model`"), "{said}");
+}
+
+#[test]
 fn a_small_request_cannot_cost_much() {
     let folder = tempfile::tempdir().unwrap();
     let vlm = tiny_vlm();
@@ -274,10 +340,18 @@ fn a_small_request_cannot_cost_much() {
     for (content, expected) in [
         (text(100_000), "the model takes 4096 in all"),
         (text(300_000), "300000 bytes of text, where 262144 are allowed"),
-        // Four megapixels are 4,096 tokens of images.
         (
             json!([{"type": "image_url", "image_url": {"url": url(&vec![7; 2048 * 2048 * 3], 2048)}}]),
-            "4096 of them of images",
+            "2048x2048 pixels, where 4000000 pixels are allowed",
+        ),
+        // Two images of nearly four megapixels are 3,844 tokens each.
+        (
+            {
+                let image = url(&vec![7; 1984 * 1984 * 3], 1984);
+                let part = json!({"type": "image_url", "image_url": {"url": image}});
+                json!([part, part])
+            },
+            "7688 of them of images",
         ),
     ] {
         let (status, message) = ask(content, &[]);

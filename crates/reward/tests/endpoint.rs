@@ -17,7 +17,8 @@ use plaudit_reward::endpoint::{
     ChatEndpoint, EndpointCallbacks, EndpointError, EndpointSettings, LabelReadout, OnFailure,
 };
 use plaudit_reward::trend::{
-    Answer, AnswerMode, ContentPart, Conversation, GenerationConfig, LabelLogits, RgbImage, TrendModel, Video,
+    Answer, AnswerMode, AnswerPlace, ContentPart, Conversation, GenerationConfig, LabelLogits, RgbImage,
+    TrendModel, Video,
 };
 use serde_json::{Map, Value, json};
 
@@ -58,6 +59,7 @@ fn question(number: u8) -> Conversation<'static> {
     Conversation {
         system: None,
         parts: vec![video(0), video(2), ContentPart::Text(format!("question {number}"))],
+        answer: AnswerPlace::NextTurn,
     }
 }
 
@@ -76,6 +78,9 @@ fn pixels(content: &Value) -> Vec<u8> {
     reader.next_frame(&mut pixels).unwrap();
     pixels
 }
+
+/// What a server does with a request, by its number and its body.
+type Script = Box<dyn Fn(usize, &Value) -> Does + Send + Sync>;
 
 #[test]
 fn a_window_is_all_frames_of_one_camera_then_of_the_next_then_the_words() {
@@ -166,7 +171,7 @@ fn a_server_without_logprobs_is_read_by_its_words_from_the_first_answer_on_and_a
         true => says("negative"),
         false => Does::Reply(400, "", json!({"error": {"message": "no logprobs here"}}).to_string()),
     };
-    let scripts: [(Box<dyn Fn(usize, &Value) -> Does + Send + Sync>, &str, usize); 2] = [
+    let scripts: [(Script, &str, usize); 2] = [
         (Box::new(move |_, body: &Value| refuses(body)), "no logprobs here", 2),
         (Box::new(|_, _: &Value| says("negative")), "answers without them", 2),
     ];
@@ -313,8 +318,5 @@ fn what_is_wrong_shows_before_the_first_question() {
     for address in ["localhost:8000", "ftp://host", "http://", ""] {
         let error = refused(settings(address));
         assert!(error.contains("is not a server address"), "{address}: {error}");
-    }
-    if cfg!(not(feature = "tls")) {
-        assert!(refused(settings("https://host")).contains("this build speaks plain http"));
     }
 }

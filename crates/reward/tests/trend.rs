@@ -13,9 +13,10 @@ use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout, QwenVl};
 use plaudit_reward::open::{OpenOptions, OpenVlm};
 use plaudit_reward::trend::{
-    Answer, AnswerMode, CachedModel, ContentPart, Conversation, FrameReadout, GenerationConfig, InputBuilder,
-    JudgeFolder, LabelLogits, LabelRewards, LocalVlm, NonsenseGuard, Prompt, ReadoutSettings,
-    TOPREWARD_PROMPT, Trend, TrendJudge, TrendModel, TrendReward, VlmFrameJudge, WordJudge, WordReadout,
+    Answer, AnswerMode, AnswerPlace, CachedModel, ContentPart, Conversation, FrameReadout, GenerationConfig,
+    InputBuilder, JudgeFolder, LabelLogits, LabelRewards, LocalVlm, NonsenseGuard, PREFIX_FPS, Prompt,
+    ReadoutSettings, RgbImage, TOPREWARD_PROMPT, Trend, TrendJudge, TrendModel, TrendReward, Video,
+    VlmFrameJudge, WordJudge, WordReadout,
 };
 use plaudit_reward::{
     AtTermination, ClipRewardModel, FrameRewardModel, FrameStack, History, HistoryBuffer, RewardModelError,
@@ -67,9 +68,11 @@ fn input(cameras: &[&str]) -> InputBuilder {
         cameras: cameras.iter().map(|camera| (*camera).into()).collect(),
         prompt: Prompt::Trend,
         window: 5,
+        shown: None,
         default_task: Some("Lift it.".into()),
         system: None,
         layout: PromptLayout::VideosFirst,
+        answer: AnswerPlace::NextTurn,
         fps: 24.0,
         sampling: FrameSampling::Sampled,
     }
@@ -403,7 +406,9 @@ fn a_number_of_each_prefix_is_a_reward_or_a_potential() {
         to_every_step: false,
     };
     let values: Vec<f32> = levels[1..].iter().map(|level| f32::from(*level) / 10.0 - 5.0).collect();
-    assert_eq!(plain.label(&segment).unwrap().total, values);
+    // One frame is no window.
+    let rewarded: Vec<f32> = [0.0].into_iter().chain(values[1..].iter().copied()).collect();
+    assert_eq!(plain.label(&segment).unwrap().total, rewarded);
     let potential = VoteReward {
         model: Box::new(judge()),
         history: growing(),
@@ -413,9 +418,9 @@ fn a_number_of_each_prefix_is_a_reward_or_a_potential() {
     let phi: Vec<f64> =
         values.iter().map(|value| f64::from(value / potential.potential_votes).tanh()).collect();
     let found = potential.label(&segment).unwrap().total;
-    // Nothing to compare the first with.
+    // Nothing to compare the first window with.
     let expected: Vec<f64> =
-        (0..values.len()).map(|t| 0.9 * phi[t] - if t == 0 { phi[0] } else { phi[t - 1] }).collect();
+        (0..values.len()).map(|t| if t == 0 { 0.0 } else { 0.9 * phi[t] - phi[(t - 1).max(1)] }).collect();
     for (found, expected) in found.iter().zip(expected) {
         assert!((f64::from(*found) - expected).abs() < 1e-6, "{found} {expected}");
     }
@@ -493,6 +498,32 @@ impl TrendModel for Forgetful {
             Answer::Logits(LabelLogits(logits.try_into().unwrap()))
         };
         Ok(conversations.iter().map(answer).collect())
+    }
+}
+
+/// As transformers finds it; see `topreward/make_expected.py`.
+#[test]
+fn topreward_is_the_log_probability_that_the_statement_is_finished_by_true() {
+    let expected: serde_json::Value = serde_json::from_str(include_str!("topreward/expected.json")).unwrap();
+    let (height, width) = (64, 96);
+    let frame = |number: u64| {
+        let byte = |i: u64| (((i * 2_654_435_761 + number * 40_503 + 12_345) % (1 << 32)) >> 24) as u8;
+        RgbImage { height, width, pixels: (0..(height * width * 3) as u64).map(byte).collect() }
+    };
+    let statement = TOPREWARD_PROMPT.replace("{task}", expected["task"].as_str().unwrap());
+    let readout = WordReadout::topreward();
+    let vlm = tiny_vlm();
+    for (length, logprob) in
+        expected["lengths"].as_array().unwrap().iter().zip(expected["logprobs"].as_array().unwrap())
+    {
+        let frames = (0..length.as_u64().unwrap()).map(frame).collect();
+        let video = Video { frames, fps: PREFIX_FPS, sampling: FrameSampling::All };
+        let parts = vec![ContentPart::Video(video), ContentPart::Text(statement.clone())];
+        let asked = Conversation { system: None, parts, answer: AnswerPlace::SameTurn };
+        let answers = vlm.answer(&[asked], &AnswerMode::Words(readout.words().into())).unwrap();
+        let Answer::WordLogprobs(logprobs) = &answers[0] else { panic!("{answers:?}") };
+        let found = readout.number(logprobs).unwrap();
+        assert!((found - logprob.as_f64().unwrap()).abs() < 2e-5, "{length}: {found} {logprob}");
     }
 }
 

@@ -96,8 +96,9 @@ impl MessageParser<'_> {
                     return self.video(url, &part[kind]["fps"], place);
                 }
                 self.count(1)?;
-                let encoded = EncodedImage::from_url(url, self.limits.image_pixels);
-                Ok(EncodedPart::Image(encoded.map_err(|why| wrong(&place, why))?, place))
+                let encoded = EncodedImage::from_url(url).map_err(|why| wrong(&place, why))?;
+                self.check_pixels(&encoded, &place)?;
+                Ok(EncodedPart::Image(encoded, place))
             }
             Some(other) => {
                 let known = "text, image_url and video_url are understood";
@@ -118,8 +119,14 @@ impl MessageParser<'_> {
                 Some(rate.ok_or_else(expected)?)
             }
         };
-        let frames = EncodedImage::frames_from_url(url, self.limits.image_pixels);
-        Ok(EncodedPart::Video(frames.map_err(|why| wrong(&place, why))?, fps, place))
+        let frames = EncodedImage::frames_from_url(url).map_err(|why| wrong(&place, why))?;
+        frames.iter().try_for_each(|frame| self.check_pixels(frame, &place))?;
+        Ok(EncodedPart::Video(frames, fps, place))
+    }
+
+    fn check_pixels(&self, image: &EncodedImage, place: &str) -> Result<(), ApiError> {
+        let checked = image.check_pixels(self.limits.image_pixels);
+        checked.map_err(|why| ApiError::too_large(format!("{place}: {why}")))
     }
 
     fn count(&mut self, images: usize) -> Result<(), ApiError> {

@@ -42,6 +42,7 @@ pub(crate) fn parse(request: &Map<String, Value>) -> Result<(ChatOptions, Delive
     let mut options = ChatOptions::default();
     let (mut wants_logprobs, mut top_logprobs) = (false, None);
     let (mut streams, mut counts_tokens) = (false, false);
+    let mut own_turn = true;
     // The older name counts where the newer one is not given.
     let (mut older_max, mut newer_max) = (None, None);
     for (key, value) in request.iter().filter(|(_, value)| !value.is_null()) {
@@ -63,6 +64,8 @@ pub(crate) fn parse(request: &Map<String, Value>) -> Result<(ChatOptions, Delive
             "label_logits" => options.label_logits = option.words()?,
             "label_logprobs" => options.label_logprobs = option.words()?,
             "mm_processor_kwargs" => options.samples_frames = option.processor_settings()?,
+            "add_generation_prompt" => own_turn = option.truth()?,
+            "continue_final_message" => options.continues_question = option.truth()?,
             "stream" => streams = option.truth()?,
             "stream_options" => counts_tokens = option.counts_tokens()?,
             "response_format" => option.plain_text()?,
@@ -79,6 +82,10 @@ pub(crate) fn parse(request: &Map<String, Value>) -> Result<(ChatOptions, Delive
             return Err(wrong("top_logprobs", "needs logprobs: true"));
         }
         top => options.top_logprobs = wants_logprobs.then(|| top.unwrap_or(0)),
+    }
+    if own_turn == options.continues_question {
+        let why = "the answer either goes on in the last message (false, with continue_final_message: true) or has a turn of its own";
+        return Err(wrong("add_generation_prompt", why));
     }
     if !options.label_logits.is_empty() && !options.label_logprobs.is_empty() {
         return Err(wrong("label_logprobs", "not together with label_logits"));

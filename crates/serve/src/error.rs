@@ -31,8 +31,8 @@ impl ApiError {
     }
 
     /// The model has another name.
-    pub(crate) fn model_not_found(asked: &str, name: &str) -> Self {
-        let message = format!("there is no model `{asked}` here, but `{name}`");
+    pub(crate) fn model_not_found(asked: &str, names: &str) -> Self {
+        let message = format!("there is no model `{asked}` here, but {names}");
         Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "model_not_found", message)
     }
 

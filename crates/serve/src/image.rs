@@ -42,12 +42,14 @@ enum Format {
 /// # Errors
 /// What is wrong with it, in words.
 pub fn decode(url: &str, most_pixels: usize) -> Result<Image, String> {
-    EncodedImage::from_url(url, most_pixels)?.decode()
+    let image = EncodedImage::from_url(url)?;
+    image.check_pixels(most_pixels)?;
+    image.decode()
 }
 
 impl EncodedImage {
     /// Reads the file's header only.
-    pub(crate) fn from_url(url: &str, most_pixels: usize) -> Result<Self, String> {
+    pub(crate) fn from_url(url: &str) -> Result<Self, String> {
         let Some(data) = url.strip_prefix("data:") else {
             return Err("only data URLs are read (data:image/png;base64,…); nothing is fetched".into());
         };
@@ -55,12 +57,12 @@ impl EncodedImage {
         if !kind.ends_with(";base64") {
             return Err("only base64 is read in data URLs".into());
         }
-        Self::from_base64(data, most_pixels)
+        Self::from_base64(data)
     }
 
-    /// The frames of a video, each of at most so many pixels: a data URL of the kind `video/jpeg` or `video/png` with frames
+    /// The frames of a video: a data URL of the kind `video/jpeg` or `video/png` with frames
     /// that are joined by commas, as vLLM takes them.
-    pub(crate) fn frames_from_url(url: &str, most_pixels: usize) -> Result<Vec<Self>, String> {
+    pub(crate) fn frames_from_url(url: &str) -> Result<Vec<Self>, String> {
         let expected =
             "send its frames: data:video/jpeg;base64,FRAME,FRAME,…, each frame a JPEG or PNG as base64";
         let Some(data) = url.strip_prefix("data:") else {
@@ -71,9 +73,8 @@ impl EncodedImage {
         let Some(frames) = frames else {
             return Err(format!("files of video are not read; {expected}"));
         };
-        let frame = |(at, frame): (usize, &str)| {
-            Self::from_base64(frame, most_pixels).map_err(|why| format!("frame {at}: {why}"))
-        };
+        let frame =
+            |(at, frame): (usize, &str)| Self::from_base64(frame).map_err(|why| format!("frame {at}: {why}"));
         let frames: Vec<Self> = frames.split(',').enumerate().map(frame).collect::<Result<_, String>>()?;
         let size = |frame: &Self| (frame.height, frame.width);
         match frames.iter().position(|frame| size(frame) != size(&frames[0])) {
@@ -82,7 +83,7 @@ impl EncodedImage {
         }
     }
 
-    fn from_base64(data: &str, most_pixels: usize) -> Result<Self, String> {
+    fn from_base64(data: &str) -> Result<Self, String> {
         let bytes = BASE64.decode(data.trim()).map_err(|error| format!("bad base64: {error}"))?;
         let (format, height, width) = match bytes.as_slice() {
             [0x89, b'P', b'N', b'G', ..] => {
@@ -99,8 +100,17 @@ impl EncodedImage {
             _ => return Err("neither PNG nor JPEG".into()),
         };
         match height.checked_mul(width) {
-            Some(1..) if height * width <= most_pixels => Ok(Self { format, bytes, height, width }),
-            _ => Err(format!("an image of {height}x{width} pixels, where {most_pixels} pixels are allowed")),
+            Some(1..) => Ok(Self { format, bytes, height, width }),
+            _ => Err(format!("an image of {height}x{width} pixels")),
+        }
+    }
+
+    /// Says so where it has more than so many pixels.
+    pub(crate) fn check_pixels(&self, most: usize) -> Result<(), String> {
+        let Self { height, width, .. } = self;
+        match height * width <= most {
+            true => Ok(()),
+            false => Err(format!("an image of {height}x{width} pixels, where {most} pixels are allowed")),
         }
     }
 

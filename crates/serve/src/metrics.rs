@@ -83,9 +83,10 @@ impl Metrics {
         counts.batches.add(images as f64, &IMAGES);
     }
 
-    /// So many requests wait.
-    pub(crate) fn queued(&self, requests: usize) {
-        self.counts().queued = requests;
+    /// Requests wait that did not, or the other way round.
+    pub(crate) fn queued(&self, more: usize, fewer: usize) {
+        let mut counts = self.counts();
+        counts.queued = (counts.queued + more).saturating_sub(fewer);
     }
 
     /// A client left before its answer was there.
@@ -149,7 +150,8 @@ mod tests {
         metrics.request("/v1/score", 200, Duration::from_millis(2000));
         metrics.request("/v1/score", 400, Duration::ZERO);
         metrics.batch(2, 8);
-        metrics.queued(3);
+        metrics.queued(4, 0);
+        metrics.queued(0, 1);
         metrics.connected();
         metrics.cancelled("/v1/score");
         let page = metrics.page();

@@ -123,6 +123,8 @@ pub struct ChatOptions {
     pub label_logprobs: Vec<String>,
     /// Whether the model's processor chooses among the frames of a video, if the client says.
     pub samples_frames: Option<bool>,
+    /// Whether the answer goes on right after the question's last words, in no turn of its own.
+    pub continues_question: bool,
 }
 
 impl Default for ChatOptions {
@@ -141,6 +143,7 @@ impl Default for ChatOptions {
             label_logits: Vec::new(),
             label_logprobs: Vec::new(),
             samples_frames: None,
+            continues_question: false,
         }
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Queue {
 struct State {
     jobs: VecDeque<Job>,
     is_closed: bool,
+    /// How many were told to wait, last.
+    counted: usize,
 }
 
 struct Job {
@@ -81,9 +83,15 @@ impl Queue {
         }
         let images = question.images();
         state.jobs.push_back(Job { question, images, cost, client: JobClient { reply, pieces } });
-        self.metrics.queued(state.jobs.len());
+        self.count(&mut state);
         self.arrived.notify_one();
         Ok(answer)
+    }
+
+    /// Tells how many wait now, instead of what was told before.
+    fn count(&self, state: &mut State) {
+        let waiting = state.jobs.len();
+        self.metrics.queued(waiting, std::mem::replace(&mut state.counted, waiting));
     }
 
     /// No further requests; the thread stops when those that wait are answered.
@@ -135,7 +143,7 @@ impl Queue {
         }
         let count = batch_len(&state.jobs, batching).unwrap_or(state.jobs.len());
         let jobs = state.jobs.drain(..count).collect();
-        self.metrics.queued(state.jobs.len());
+        self.count(&mut state);
         Some(jobs)
     }
 }

@@ -17,12 +17,12 @@ impl CompletionId {
     }
 }
 
-/// The model, as the only one there is.
-pub(crate) fn models(info: &ModelInfo) -> String {
-    json!({"object": "list", "data": [model_entry(info)]}).to_string()
+/// All models.
+pub(crate) fn models<'a>(infos: impl Iterator<Item = &'a ModelInfo>) -> String {
+    json!({"object": "list", "data": infos.map(model_entry).collect::<Vec<_>>()}).to_string()
 }
 
-/// The model alone.
+/// One model alone.
 pub(crate) fn model(info: &ModelInfo) -> String {
     Value::Object(model_entry(info)).to_string()
 }

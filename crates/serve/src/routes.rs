@@ -27,13 +27,27 @@ use crate::score;
 
 /// The header with the shape of frames, and of scores.
 const SHAPE: &str = "x-plaudit-shape";
+/// The header with the name of the model that frames are for.
+const MODEL: &str = "x-plaudit-model";
+
+/// A model, and the questions that wait for it.
+struct Served {
+    model: Arc<dyn Model>,
+    queue: Queue,
+}
+
+impl Served {
+    fn name(&self) -> &str {
+        &self.model.info().name
+    }
+}
 
 /// What every connection needs.
 pub(crate) struct Service {
-    model: Arc<dyn Model>,
+    /// Never none.
+    models: Vec<Served>,
     token: Option<String>,
     limits: Limits,
-    queue: Queue,
     metrics: Arc<Metrics>,
     memory: Arc<MemoryBudget>,
     answers: AtomicU64,
@@ -125,13 +139,13 @@ impl Drop for UnderWay {
 }
 
 impl Service {
-    pub(crate) fn new(model: Arc<dyn Model>, token: Option<String>, limits: Limits) -> Self {
+    pub(crate) fn new(models: Vec<Arc<dyn Model>>, token: Option<String>, limits: Limits) -> Self {
         let metrics = Arc::new(Metrics::default());
+        let served = |model| Served { model, queue: Queue::new(limits.queue, metrics.clone()) };
         Self {
-            model,
+            models: models.into_iter().map(served).collect(),
             token,
             limits,
-            queue: Queue::new(limits.queue, metrics.clone()),
             metrics,
             memory: MemoryBudget::new(limits.memory_bytes),
             answers: AtomicU64::new(0),
@@ -144,9 +158,10 @@ impl Service {
         &self.limits
     }
 
-    /// Answers questions, on the model's thread.
-    pub(crate) fn work(&self, batching: Batching) {
-        self.queue.work(&*self.model, batching);
+    /// Answers the questions of one model, on its thread.
+    pub(crate) fn work(&self, number: usize, batching: Batching) {
+        let Served { model, queue } = &self.models[number];
+        queue.work(&**model, batching);
     }
 
     pub(crate) fn connected(&self) {
@@ -165,7 +180,7 @@ impl Service {
 
     /// Questions that still wait get no answer.
     pub(crate) fn abandon(&self) {
-        self.queue.abandon();
+        self.models.iter().for_each(|served| served.queue.abandon());
     }
 
     pub(crate) async fn respond(&self, request: Request<Incoming>, client: IpAddr) -> Reply {
@@ -205,7 +220,10 @@ impl Service {
         match self.allow(route, &request)? {
             Route::Health => self.health(),
             Route::Metrics => Ok(text("text/plain; version=0.0.4", self.metrics.page())),
-            Route::Models => Ok(text(JSON, reply::models(self.model.info()))),
+            Route::Models => {
+                let infos = self.models.iter().map(|served| served.model.info());
+                Ok(text(JSON, reply::models(infos)))
+            }
             Route::Model => self.one_model(request.uri().path()),
             Route::Chat => self.chat(request, client, under_way).await,
             Route::Score => self.score(request, client).await,
@@ -230,19 +248,34 @@ impl Service {
         if self.is_closing.load(Ordering::SeqCst) {
             return Err(ApiError::shutting_down());
         }
-        let name = &self.model.info().name;
-        Ok(text(JSON, serde_json::json!({"status": "ok", "model": name}).to_string()))
+        let names: Vec<&str> = self.models.iter().map(Served::name).collect();
+        Ok(text(JSON, serde_json::json!({"status": "ok", "model": names[0], "models": names}).to_string()))
     }
 
     fn one_model(&self, path: &str) -> Result<Reply, ApiError> {
         let asked = percent_decoded(path.strip_prefix(ONE_MODEL).unwrap_or_default());
-        self.check_name(&asked)?;
-        Ok(text(JSON, reply::model(self.model.info())))
+        Ok(text(JSON, reply::model(self.named(&asked)?.model.info())))
     }
 
-    fn check_name(&self, asked: &str) -> Result<(), ApiError> {
-        let name = &self.model.info().name;
-        if asked == name { Ok(()) } else { Err(ApiError::model_not_found(&shortened(asked), name)) }
+    fn named(&self, asked: &str) -> Result<&Served, ApiError> {
+        let found = self.models.iter().find(|served| served.name() == asked);
+        found.ok_or_else(|| ApiError::model_not_found(&shortened(asked), &self.names()))
+    }
+
+    /// The model that a request of frames names; it may leave that out where there is one.
+    fn named_by(&self, request: &Request<Incoming>) -> Result<&Served, ApiError> {
+        match (setting(request, MODEL, "model"), self.models.as_slice()) {
+            (Some(name), _) => self.named(&name),
+            (None, [only]) => Ok(only),
+            (None, _) => {
+                let names = self.names();
+                Err(ApiError::invalid(format!("several models are here, name one: X-Plaudit-Model: {names}")))
+            }
+        }
+    }
+
+    fn names(&self) -> String {
+        self.models.iter().map(Served::name).collect::<Vec<_>>().join(", ")
     }
 
     fn authorize(&self, headers: &HeaderMap) -> Result<(), ApiError> {
@@ -268,24 +301,24 @@ impl Service {
         memory.grow(body.len())?;
         let limits = self.limits;
         let chat_request = run_blocking(move || chat::parse(&body, &limits)).await?;
-        self.check_name(&chat_request.model)?;
+        let served = self.named(&chat_request.model)?;
         let delivery = chat_request.delivery;
         memory.grow(chat_request.decoded_bytes())?;
         let chat = run_blocking(move || chat_request.decode()).await?;
         let choices = chat.options.choices;
-        let (question, cost) = self.price(Question::Chat(chat)).await?;
+        let (question, cost) = self.price(served, Question::Chat(chat)).await?;
         match delivery {
-            Delivery::Whole => match self.wait_for(self.queue.put(question, cost, None)?).await? {
+            Delivery::Whole => match self.wait_for(served.queue.put(question, cost, None)?).await? {
                 Answer::Chat(answer) => {
                     let id = self.completion_id();
-                    Ok(text(JSON, reply::completion(&answer, &self.model.info().name, id)))
+                    Ok(text(JSON, reply::completion(&answer, served.name(), id)))
                 }
                 Answer::Scores(_) => Err(scores_to_chat()),
             },
             Delivery::Stream { counts_tokens } => {
                 let (pieces, arriving) = mpsc::unbounded_channel();
-                let answer = self.queue.put(question, cost, Some(pieces))?;
-                let model = self.model.info().name.clone();
+                let answer = served.queue.put(question, cost, Some(pieces))?;
+                let model = served.name().to_string();
                 let stream = EventStream { model, id: self.completion_id(), counts_tokens };
                 let sending = Sending {
                     stream,
@@ -304,13 +337,14 @@ impl Service {
     async fn score(&self, request: Request<Incoming>, client: IpAddr) -> Result<Reply, ApiError> {
         check_content_type(request.headers(), "application/octet-stream")?;
         let shape = shape_of(&request)?;
+        let served = self.named_by(&request)?;
         let accepted = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
         let wants_bytes = accepted.is_some_and(|kinds| kinds.contains("application/octet-stream"));
         let mut memory = self.memory.request(client);
         let body = body::receive(request, &self.limits, &mut memory).await?;
         let block = score::parse(&shape, body, &self.limits)?;
-        let (question, cost) = self.price(Question::Score(block)).await?;
-        match self.wait_for(self.queue.put(question, cost, None)?).await? {
+        let (question, cost) = self.price(served, Question::Score(block)).await?;
+        match self.wait_for(served.queue.put(question, cost, None)?).await? {
             Answer::Scores(scores) if wants_bytes => {
                 let (width, numbers) = (scores.columns.len().max(1), scores.numbers.len());
                 let mut reply = bytes("application/octet-stream", reply::score_bytes(&scores));
@@ -321,14 +355,14 @@ impl Service {
                 }
                 Ok(reply)
             }
-            Answer::Scores(scores) => Ok(text(JSON, reply::scores(&scores, &self.model.info().name))),
+            Answer::Scores(scores) => Ok(text(JSON, reply::scores(&scores, served.name()))),
             Answer::Chat(_) => Err(ApiError::failed("the model answered a score request with a chat")),
         }
     }
 
     /// What a question costs, which must be within the limits.
-    async fn price(&self, question: Question) -> Result<(Question, Cost), ApiError> {
-        let (model, most) = (self.model.clone(), self.limits.work_bytes);
+    async fn price(&self, served: &Served, question: Question) -> Result<(Question, Cost), ApiError> {
+        let (model, most) = (served.model.clone(), self.limits.work_bytes);
         run_blocking(move || {
             let cost = model.cost(&question)?;
             if cost.bytes > most {
@@ -442,11 +476,16 @@ fn error_response(error: &ApiError, route: Option<Route>) -> Reply {
 
 /// The shape of frames: in a header, or in the address as `?shape=`.
 fn shape_of(request: &Request<Incoming>) -> Result<String, ApiError> {
-    let header = request.headers().get(SHAPE).and_then(|value| value.to_str().ok());
-    let pairs = request.uri().query().unwrap_or("").split('&');
-    let query = pairs.filter_map(|pair| pair.strip_prefix("shape=")).next();
-    let shape = header.map(String::from).or_else(|| query.map(|shape| shape.replace("%2C", ",")));
+    let shape = setting(request, SHAPE, "shape");
     shape.ok_or_else(|| ApiError::invalid("give the frames' shape: X-Plaudit-Shape: 8,128,128,3"))
+}
+
+/// What a header says, or else the address.
+fn setting(request: &Request<Incoming>, header: &str, key: &str) -> Option<String> {
+    let header = request.headers().get(header).and_then(|value| value.to_str().ok());
+    let pairs = request.uri().query().unwrap_or("").split('&');
+    let query = pairs.filter_map(|pair| pair.strip_prefix(key)?.strip_prefix('=')).next();
+    header.map(String::from).or_else(|| query.map(percent_decoded))
 }
 
 fn check_content_type(headers: &HeaderMap, expected: &'static str) -> Result<(), ApiError> {

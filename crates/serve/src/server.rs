@@ -52,6 +52,15 @@ pub enum ServeError {
         /// What the system said.
         source: io::Error,
     },
+    /// There is nothing to serve.
+    #[error("there is no model to serve")]
+    NoModel,
+    /// Clients could not tell two models apart.
+    #[error("two models are called `{name}`")]
+    SameName {
+        /// What both are called.
+        name: String,
+    },
     /// The system has no more threads or files.
     #[error("cannot serve: {0}")]
     System(#[from] io::Error),
@@ -71,24 +80,31 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     service: Arc<Service>,
-    worker: JoinHandle<()>,
+    workers: Vec<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Listens, and readies the model's thread.
+    /// Listens, and readies a thread for each model. They share the memory for their work.
     ///
     /// # Errors
-    /// When the address cannot be had.
-    pub fn bind(settings: ServerSettings, model: Arc<dyn Model>) -> Result<Self, ServeError> {
-        let ServerSettings { address, token, limits, batching } = settings;
+    /// When the address cannot be had, there is no model, or two have one name.
+    pub fn bind(settings: ServerSettings, models: Vec<Arc<dyn Model>>) -> Result<Self, ServeError> {
+        let ServerSettings { address, token, mut limits, mut batching } = settings;
+        check_names(&models)?;
+        limits.work_bytes /= models.len();
+        batching.work_bytes /= models.len();
         let listener = TcpListener::bind(address).map_err(|source| ServeError::Listen { address, source })?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let service = Arc::new(Service::new(model, token, limits));
-        let working = service.clone();
-        let worker =
-            std::thread::Builder::new().name("model".into()).spawn(move || working.work(batching))?;
-        Ok(Self { listener, address, service, worker })
+        let count = models.len();
+        let service = Arc::new(Service::new(models, token, limits));
+        let worker = |number: usize| {
+            let working = service.clone();
+            let thread = std::thread::Builder::new().name(format!("model {number}"));
+            thread.spawn(move || working.work(number, batching))
+        };
+        let workers = (0..count).map(worker).collect::<Result<_, _>>()?;
+        Ok(Self { listener, address, service, workers })
     }
 
     /// Where it listens.
@@ -102,7 +118,7 @@ impl Server {
     /// # Errors
     /// When the system does not let it.
     pub fn run(self, stop: impl Fn() -> bool) -> Result<Shutdown, ServeError> {
-        let Self { listener, service, worker, .. } = self;
+        let Self { listener, service, workers, .. } = self;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -112,8 +128,20 @@ impl Server {
         let served = runtime.block_on(serve(listener, &service, stop));
         service.abandon();
         runtime.shutdown_background();
-        let _ = worker.join();
+        for worker in workers {
+            let _ = worker.join();
+        }
         served
+    }
+}
+
+fn check_names(models: &[Arc<dyn Model>]) -> Result<(), ServeError> {
+    let mut names: Vec<&str> = models.iter().map(|model| model.info().name.as_str()).collect();
+    names.sort_unstable();
+    match (names.is_empty(), names.windows(2).find(|pair| pair[0] == pair[1])) {
+        (true, _) => Err(ServeError::NoModel),
+        (false, Some(pair)) => Err(ServeError::SameName { name: pair[0].into() }),
+        (false, None) => Ok(()),
     }
 }
 

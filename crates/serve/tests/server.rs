@@ -159,7 +159,7 @@ fn malformed_requests_get_a_clean_refusal() {
         ("null".into(), 400, "not a JSON object"),
         ("[1]".into(), 400, "not a JSON object"),
         ("{}".into(), 400, "model: must be a string"),
-        (with("model", json!("gpt")), 404, "there is no model `gpt` here, but `toy`"),
+        (with("model", json!("gpt")), 404, "there is no model `gpt` here, but toy"),
         (with("messages", json!([])), 400, "messages: must be a list"),
         (with("messages", json!({"role": "user"})), 400, "messages: must be a list"),
         (with("messages", json!([{"role": "robot", "content": ""}])), 400, "messages[0].role"),
@@ -259,13 +259,16 @@ fn routes_methods_and_types_are_checked() {
     assert_eq!(server.request("GET", "/v1/models/t%6Fy", &[], b"").status, 200);
     assert_eq!(
         server.request("GET", "/v1/models/gpt%2F4", &[], b"").error(),
-        "there is no model `gpt/4` here, but `toy`"
+        "there is no model `gpt/4` here, but toy"
     );
     let head = server.request("HEAD", "/v1/models", &[], b"");
     assert_eq!((head.status, head.body.len()), (200, 0));
     assert_eq!(server.request("HEAD", "/health", &[], b"").status, 200);
     assert_eq!(server.request("HEAD", "/v1/score", &[], b"").status, 405);
-    assert_eq!(server.request("GET", "/healthz", &[], b"").json(), json!({"status": "ok", "model": "toy"}));
+    assert_eq!(
+        server.request("GET", "/healthz", &[], b"").json(),
+        json!({"status": "ok", "model": "toy", "models": ["toy"]})
+    );
     for nonsense in [
         "\r\n\r\n",
         "GET\r\n\r\n",
@@ -309,6 +312,7 @@ fn bodies_and_images_have_limits() {
     let limits = Limits { body_bytes: 10_000, image_pixels: 100, images: 3, ..Limits::default() };
     let server = Running::start(limits, None, Duration::ZERO);
     let reply = server.chat(&asking(&json!([image(&png(11, 10, [0; 3]))])));
+    assert_eq!(reply.status, 413);
     assert!(reply.error().contains("11x10 pixels, where 100 pixels are allowed"), "{}", reply.error());
     let four: Vec<_> = (0..4).map(|_| image(&png(1, 1, [0; 3]))).collect();
     assert_eq!(server.chat(&asking(&json!(four))).status, 413);

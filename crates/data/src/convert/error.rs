@@ -1,5 +1,6 @@
 //! What can go wrong when episodes become training data: which file, what is wrong with it, what to do.
 
+use crate::windows::Objective;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -93,6 +94,14 @@ pub enum ConvertError {
         /// The seed that made it so.
         seed: i64,
     },
+    /// Episodes without anything to ask about.
+    #[error("no question about {objective} can be asked about the episodes in {}", path.display())]
+    NothingToAsk {
+        /// The folder.
+        path: PathBuf,
+        /// What was to be asked.
+        objective: Objective,
+    },
     /// No episode is long enough for one window.
     #[error(
         "no episode in {} has a whole window of {window_size} observations with scores (the longest has {longest})",
@@ -141,6 +150,8 @@ pub enum ConvertOption {
     TailUnclearRatio,
     /// The largest change of score that is unclear.
     DeltaThreshold,
+    /// Cameras besides the main one.
+    ExtraViews,
 }
 
 impl fmt::Display for ConvertOption {
@@ -153,6 +164,7 @@ impl fmt::Display for ConvertOption {
             Self::Stride => "the stride of windows",
             Self::TailUnclearRatio => "the share of each episode that is unclear",
             Self::DeltaThreshold => "the change of score that is unclear",
+            Self::ExtraViews => "the list of extra cameras",
         })
     }
 }
@@ -177,6 +189,13 @@ impl ConvertError {
                 Some("collect more successful episodes, or change the seed or the share that validates")
             }
             Self::NoWindows { .. } => Some("make windows shorter"),
+            Self::NothingToAsk { objective, .. } => Some(match objective {
+                Objective::Trend => "collect episodes whose score changes",
+                Objective::Progress => "collect episodes that are solved",
+                Objective::Success | Objective::Preference => {
+                    "collect episodes that are solved and others that are not"
+                }
+            }),
             Self::Changed { .. } => Some("wait until collection is over and start again"),
             Self::Read { .. } | Self::WritePython(_) | Self::WriteStore(_) | Self::Option { .. } => None,
         }

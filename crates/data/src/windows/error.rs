@@ -71,6 +71,22 @@ pub enum LineProblem {
         /// The key of the answer.
         key: String,
     },
+    /// A question of a kind that is not known.
+    #[error("the objective is {said}, not one of {known}")]
+    Objective {
+        /// What it says.
+        said: String,
+        /// What it may say.
+        known: String,
+    },
+    /// A question of a kind that is not for this.
+    #[error("asks for {objective}, where windows for {expected} are needed")]
+    OtherObjective {
+        /// What it asks for.
+        objective: &'static str,
+        /// What it may ask for.
+        expected: String,
+    },
     /// An answer that is none of those that are known.
     #[error("the answer is `{said}`, not one of {answers}")]
     Answer {

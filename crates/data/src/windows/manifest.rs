@@ -8,7 +8,7 @@ use serde_json::Value;
 use plaudit_pyfiles::plain_file;
 
 use super::error::{LineProblem, WindowsError};
-use super::{WindowReadOptions, WindowRow};
+use super::{Objective, WindowReadOptions, WindowRow};
 
 /// A line has a prompt, some paths and some numbers. A longer one would be a prompt that no model takes.
 const LINE_BYTES: u64 = 1 << 18;
@@ -57,14 +57,17 @@ fn row(manifest: &Path, value: &Value, options: &WindowReadOptions) -> Result<Wi
     let prompt = prompt.ok_or_else(|| LineProblem::NoQuestion { key: options.prompt_key.clone() })?;
     let said = answer(value, &options.answer_key);
     let said = said.ok_or_else(|| LineProblem::NoAnswer { key: options.answer_key.clone() })?;
-    let answer = options.answers.iter().position(|answer| *answer == said.trim().to_lowercase());
-    let answer = answer
-        .ok_or_else(|| LineProblem::Answer { said: said.into(), answers: options.answers.join(", ") })?;
+    let objective = objective(value, options)?;
+    let answers = objective.answers();
+    let answer = answers.iter().position(|answer| *answer == said.trim().to_lowercase());
+    let answer =
+        answer.ok_or_else(|| LineProblem::Answer { said: said.into(), answers: answers.join(", ") })?;
     let written = pickle(value)?;
     let segment = value.get("segment_metadata");
     let count = |key: &str| segment.and_then(|part| Some(part.get(key)?.as_u64()? as usize));
     Ok(WindowRow {
         prompt,
+        objective,
         answer,
         pickle: locate(manifest, written, options.data_root.as_deref())
             .ok_or_else(|| LineProblem::Gone { written: written.into() })?,
@@ -73,6 +76,21 @@ fn row(manifest: &Path, value: &Value, options: &WindowReadOptions) -> Result<Wi
         start: count("start_step"),
         progress: value.get("supervision").and_then(|known| known.get("score")?.as_f64()),
     })
+}
+
+/// What a line asks for: the trend, if it does not say.
+fn objective(line: &Value, options: &WindowReadOptions) -> Result<Objective, LineProblem> {
+    let Some(said) = line.get("objective") else { return Ok(Objective::Trend) };
+    let known = Objective::ALL.into_iter().find(|objective| said.as_str() == Some(objective.name()));
+    let names = |some: &[Objective]| some.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
+    match known {
+        Some(objective) if options.objectives.contains(&objective) => Ok(objective),
+        Some(objective) => {
+            let expected = names(&options.objectives);
+            Err(LineProblem::OtherObjective { objective: objective.name(), expected })
+        }
+        None => Err(LineProblem::Objective { said: said.to_string(), known: names(&Objective::ALL) }),
+    }
 }
 
 /// Manifests have absolute paths, and folders move: as written, below the root of the data, or beside the manifest.

@@ -6,12 +6,14 @@
 mod error;
 mod frames;
 pub(crate) mod manifest;
+mod objective;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use error::{LineProblem, WindowProblem, WindowsError};
 pub use frames::WindowFrame;
+pub use objective::{Objective, evenly_spaced};
 
 /// Options for reading windows.
 #[derive(Clone, Debug)]
@@ -20,8 +22,8 @@ pub struct WindowReadOptions {
     pub prompt_key: String,
     /// The key of the answer in each line; `label` or `supervision.label` where a line has no such key.
     pub answer_key: String,
-    /// What may be answered. Every line has one of these.
-    pub answers: Vec<String>,
+    /// What may be asked. A line that does not say what it asks, asks for the trend.
+    pub objectives: Vec<Objective>,
     /// The folder that paths are looked up in which lead nowhere by themselves.
     pub data_root: Option<PathBuf>,
     /// Whether a window has more than the main view.
@@ -43,7 +45,9 @@ pub enum WindowViews {
 pub struct WindowRow {
     /// What is asked.
     pub prompt: String,
-    /// Which of the answers is right.
+    /// What kind of question that is.
+    pub objective: Objective,
+    /// Which of its answers is right.
     pub answer: usize,
     /// Where its frames are.
     pub pickle: PathBuf,
@@ -61,7 +65,6 @@ pub struct WindowRow {
 #[derive(Clone, Debug)]
 pub struct Windows {
     rows: Vec<WindowRow>,
-    answers: Vec<String>,
     views: WindowViews,
 }
 
@@ -75,7 +78,7 @@ impl Windows {
         for manifest in manifests {
             rows.extend(manifest::rows(manifest, options)?);
         }
-        Ok(Self { rows, answers: options.answers.clone(), views: options.views })
+        Ok(Self { rows, views: options.views })
     }
 
     /// How many there are.
@@ -101,11 +104,19 @@ impl Windows {
         self.rows.iter()
     }
 
-    /// How many windows each answer is right for.
+    /// What is asked in them, each once.
     #[must_use]
-    pub fn balance(&self) -> Vec<(&str, usize)> {
-        let count = |answer: usize| self.rows.iter().filter(|row| row.answer == answer).count();
-        self.answers.iter().enumerate().map(|(i, answer)| (answer.as_str(), count(i))).collect()
+    pub fn objectives(&self) -> Vec<Objective> {
+        let asked = |objective: &Objective| self.rows.iter().any(|row| row.objective == *objective);
+        Objective::ALL.into_iter().filter(asked).collect()
+    }
+
+    /// How many windows of an objective each answer is right for.
+    #[must_use]
+    pub fn balance(&self, objective: Objective) -> Vec<(&'static str, usize)> {
+        let asked = || self.rows.iter().filter(|row| row.objective == objective);
+        let count = |answer: usize| asked().filter(|row| row.answer == answer).count();
+        objective.answers().iter().enumerate().map(|(i, answer)| (*answer, count(i))).collect()
     }
 
     /// Every question once.
@@ -120,7 +131,10 @@ impl Windows {
     /// # Errors
     /// When the pickle cannot be read, lacks a view, or has fewer frames than it was cut to.
     pub fn frames(&self, number: usize) -> Result<Vec<Vec<WindowFrame>>, WindowsError> {
-        frames::read(&self.rows[number], self.views)
+        let row = &self.rows[number];
+        // The second clip of a pair stands where a second camera would.
+        let views = if row.objective == Objective::Preference { WindowViews::All } else { self.views };
+        frames::read(row, views)
     }
 }
 

@@ -11,7 +11,7 @@ fn options() -> WindowReadOptions {
     WindowReadOptions {
         prompt_key: "prompt".into(),
         answer_key: "answer".into(),
-        answers: ["positive", "negative"].map(String::from).into(),
+        objectives: vec![Objective::Trend, Objective::Success],
         data_root: None,
         views: WindowViews::All,
     }
@@ -53,7 +53,7 @@ fn a_window_of_a_folder_that_was_moved_is_found_beside_its_manifest() {
     let windows = Windows::read(&[folder.path().into()], &options()).unwrap();
     assert_eq!((windows.len(), windows.row(0).answer, windows.row(0).prompt.as_str()), (1, 0, "Better?"));
     assert_eq!((windows.row(0).start, windows.row(0).progress), (Some(7), Some(-0.25)));
-    assert_eq!(windows.balance(), [("positive", 1), ("negative", 0)]);
+    assert_eq!(windows.balance(Objective::Trend), [("positive", 1), ("negative", 0), ("unclear", 0)]);
     let views = windows.frames(0).unwrap();
     let bytes: Vec<&[u8]> = views.iter().map(|view| view[1].rgb.as_slice()).collect();
     assert_eq!(bytes, [&[0, 1, 2, 3, 4, 5][..], &[0, 0, 0, 1, 1, 1], &[0, 1, 2]]);

@@ -70,6 +70,6 @@ pub use model::{Quantization, QwenVl, Trace};
 pub use patches::{RgbImage, Visual, VisualKind};
 pub use positions::{Positions, positions};
 pub use processor::{FrameSampling, Inputs, Processor, VideoFormat};
-pub use prompt::{ContentPart, Message, PromptLayout, Role, chat, trend_question, window};
+pub use prompt::{ContentPart, Message, PromptLayout, Role, chat, open_chat, trend_question, window};
 pub use tokenizer::{SpecialTokens, Tokenizer};
 pub use train::{Example, FineTuning, LoraConfig, Recompute, VlmTrainer};

@@ -50,6 +50,8 @@ const IMAGE: &str = "<|vision_start|><|image_pad|><|vision_end|>";
 const VIDEO: &str = "<|vision_start|><|video_pad|><|vision_end|>";
 const VIDEO_PAD: &str = "<|video_pad|>";
 
+const END_OF_TURN: &str = "<|im_end|>\n";
+
 /// What the model's chat template makes of a conversation; with `answer_next`, up to where an answer begins.
 ///
 /// A system message other than the first is left out, as the template does.
@@ -72,11 +74,20 @@ pub fn chat(messages: &[Message], answer_next: bool) -> String {
                 _ => {} // only the user shows images
             }
         }
-        text += "<|im_end|>\n";
+        text += END_OF_TURN;
     }
     if answer_next {
         text += "<|im_start|>assistant\n";
     }
+    text
+}
+
+/// The same of a conversation whose last message goes on: its turn is not ended.
+#[must_use]
+pub fn open_chat(messages: &[Message]) -> String {
+    let mut text = chat(messages, false);
+    let ended = text.trim_end_matches(END_OF_TURN).len();
+    text.truncate(ended);
     text
 }
 

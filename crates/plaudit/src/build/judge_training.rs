@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use plaudit_compose::ComposeError;
-use plaudit_data::windows::{WindowReadOptions, WindowViews, Windows};
+use plaudit_data::windows::{Objective, WindowReadOptions, WindowViews, Windows};
 use plaudit_nn::classifier::{AdamW, Device};
 use plaudit_nn::qwen3_vl::{
     Config, FineTuning, LoraConfig, NewModelFiles, Processor, TextConfig, VisionConfig, VlmError, VlmTrainer,
 };
-use plaudit_reward::sft::{InputFormat, JudgeSettings, SaveModel, TrendMonitor, answers};
+use plaudit_reward::sft::{InputFormat, JudgeSettings, SaveModel, TrendMonitor};
 use plaudit_reward::trend::{JudgeCard, WindowFormat};
 
 use super::classifier::loop_settings;
@@ -50,7 +50,7 @@ pub fn judge_data(loaded: &LoadedConfig) -> Result<JudgeData, ComposeError> {
     let reading = WindowReadOptions {
         prompt_key: data.prompt_key.clone(),
         answer_key: data.answer_key.clone(),
-        answers: answers().map(String::from).into(),
+        objectives: Objective::ALL.into(),
         data_root: data.data_root.as_ref().map(PathBuf::from),
         views,
     };
@@ -117,7 +117,9 @@ pub fn judge(loaded: &LoadedConfig, data: &JudgeData, ranks: usize) -> Result<Ju
             let hint = "change actor.model.text_config or vision_config";
             let wrong = |error: VlmError| loaded.problem("actor.model", error.to_string(), hint);
             refuse_adapters(loaded)?;
-            from_scratch(loaded, questions).map_err(wrong)
+            let mut texts: Vec<&str> = questions.to_vec();
+            labels(&data.train).for_each(|label| texts.push(label));
+            from_scratch(loaded, &texts).map_err(wrong)
         }
         (None, WeightInit::Pretrained) => {
             let message = "there are no weights to start from, and nothing is downloaded";
@@ -143,7 +145,8 @@ fn card(loaded: &LoadedConfig, windows: &JudgeData, questions: &[&str]) -> Resul
     Ok(JudgeCard {
         prompt_layout: Some(data.prompt_layout),
         window: window_format(loaded, &windows.train)?,
-        labels: answers().map(String::from).into(),
+        objectives: windows.train.objectives(),
+        labels: labels(&windows.train).map(String::from).collect(),
         label_temperature: None,
         questions: match questions.len() {
             0..=FEW_QUESTIONS => questions.iter().map(ToString::to_string).collect(),
@@ -152,6 +155,11 @@ fn card(loaded: &LoadedConfig, windows: &JudgeData, questions: &[&str]) -> Resul
         trained_on: all(&data.train_data_paths),
         validated_on: all(&data.val_data_paths),
     })
+}
+
+/// All that may be answered about some windows.
+fn labels(windows: &Windows) -> impl Iterator<Item = &'static str> {
+    windows.objectives().into_iter().flat_map(|objective| objective.answers().iter().copied())
 }
 
 /// Windows that are looked at for how all of them are shown.
@@ -173,10 +181,18 @@ fn window_format(loaded: &LoadedConfig, train: &Windows) -> Result<Option<Window
         let own_size = frame.map_or([0; 2], |frame| [frame.height, frame.width]);
         let size = shown_size.unwrap_or(own_size);
         let frames = views.first().map_or(0, Vec::len);
-        Ok::<_, ComposeError>(WindowFormat { cameras: views.len(), frames, size, sampling, fps })
+        let is_pair = train.row(number).objective == Objective::Preference;
+        let cameras = if is_pair { 1 } else { views.len() };
+        Ok::<_, ComposeError>(WindowFormat { cameras, frames, size, sampling, fps })
     };
-    let looked_at = train.len().min(LOOKED_AT);
-    let mut formats = (0..looked_at).map(|at| format(at * train.len() / looked_at));
+    // Two clips are no two cameras.
+    let of_cameras = |number: &usize| train.row(*number).objective != Objective::Preference;
+    let mut numbers: Vec<usize> = (0..train.len()).filter(of_cameras).collect();
+    if numbers.is_empty() {
+        numbers = (0..train.len()).collect();
+    }
+    let looked_at = numbers.len().min(LOOKED_AT);
+    let mut formats = (0..looked_at).map(|at| format(numbers[at * numbers.len() / looked_at]));
     let Some(first) = formats.next().transpose()? else { return Ok(None) };
     for other in formats {
         if other? != first {
@@ -238,9 +254,8 @@ fn random_like(loaded: &LoadedConfig, folder: &Path) -> Result<Judge, VlmError> 
     Ok(Judge { trainer, save: Box::new(move |trainer, folder| trainer.save_model(folder, Some(&base))) })
 }
 
-fn from_scratch(loaded: &LoadedConfig, questions: &[&str]) -> Result<Judge, VlmError> {
-    let texts: Vec<&str> = questions.iter().copied().chain(answers()).collect();
-    let fresh = NewModelFiles::new(sizes(&loaded.config.actor.model), &texts)?;
+fn from_scratch(loaded: &LoadedConfig, texts: &[&str]) -> Result<Judge, VlmError> {
+    let fresh = NewModelFiles::new(sizes(&loaded.config.actor.model), texts)?;
     let trainer = random_init(loaded, fresh.config().clone(), fresh.processor()?)?;
     let save: SaveModel<'static> = Box::new(move |trainer, folder| {
         trainer.save_model(folder, None)?;

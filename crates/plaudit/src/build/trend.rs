@@ -6,19 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plaudit_compose::ComposeError;
+use plaudit_data::windows::Objective;
 use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::gpu::GpuError;
-use plaudit_nn::qwen3_vl::{FrameSampling, Quantization, VlmError};
+use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout, Quantization, VlmError};
 use plaudit_reward::endpoint::{
     ChatEndpoint, EndpointCallbacks, EndpointError, EndpointSettings, ServerModel,
 };
 use plaudit_reward::open::{ModelLocation, OpenError, OpenOptions, OpenVlm};
 use plaudit_reward::sft::DEFAULT_FPS;
 use plaudit_reward::trend::{
-    AnswerMode, CachedModel, FrameReadout, GenerationConfig, InputBuilder, JudgeCard, JudgeFolder,
-    LabelRewards, LocalVlm, NonsenseGuard, Prompt, PromptCheck, ReadoutSettings, TOPREWARD_PROMPT,
-    TrendJudge, TrendModel, TrendReward, UnknownPrompt, VlmFrameJudge, WordJudge, WordReadout,
-    WordReadoutError,
+    AnswerMode, AnswerPlace, CachedModel, FrameReadout, GenerationConfig, InputBuilder, JudgeCard,
+    JudgeFolder, LabelRewards, LocalVlm, NonsenseGuard, PREFIX_FPS, Prompt, PromptCheck, ReadoutSettings,
+    TOPREWARD_PROMPT, TrendJudge, TrendModel, TrendReward, UnknownPrompt, VlmFrameJudge, WordJudge,
+    WordReadout, WordReadoutError,
 };
 use plaudit_reward::{
     ClipRewardModel, FrameRewardModel, History, ReloadableModel, TermSettings, VoteCounting, VoteReward,
@@ -132,14 +133,16 @@ impl TermBuilder<'_> {
             longest_episode,
             counting: match model.readout {
                 Readout::Logits | Readout::Text => VoteCounting::Sum,
-                Readout::Words | Readout::Topreward => VoteCounting::Newest,
+                Readout::Words | Readout::Topreward | Readout::Progress | Readout::Success => {
+                    VoteCounting::Newest
+                }
             },
         })
     }
 
     /// A vision-language model that judges single frames.
     pub(super) fn vlm_frame_judge(&self) -> Result<Arc<ReloadableModel>, ComposeError> {
-        if matches!(self.term.model.readout, Readout::Words | Readout::Topreward) {
+        if !matches!(self.term.model.readout, Readout::Logits | Readout::Text) {
             let message = "this readout is of windows, and single frames are to be judged";
             let hint = "set model.model_type: buffered_vlm, with a history of one frame if need be";
             return Err(self.problem("model.readout", message, hint));
@@ -196,6 +199,8 @@ impl TermBuilder<'_> {
                 Err(self.problem("model.words", message, "set model.readout: words, or leave them out"))
             }
             Readout::Topreward => Ok(Some(WordReadout::topreward())),
+            Readout::Progress => Ok(WordReadout::of_objective(Objective::Progress)),
+            Readout::Success => Ok(WordReadout::of_objective(Objective::Success)),
             Readout::Words => {
                 if model.input_builder_params.prompt.is_none() {
                     let message = "the judge is to answer with words of one's own, and nobody asks for them";
@@ -210,7 +215,7 @@ impl TermBuilder<'_> {
                         WordReadoutError::TooFew { .. } => "model.words",
                         WordReadoutError::Values { .. } => "model.word_values",
                     };
-                    self.problem(key, error, "such as words: [Yes, No], word_values: [1, 0]")
+                    self.problem(key, error, "such as words: [\"Yes\", \"No\"], word_values: [1, 0]")
                 })
             }
         }
@@ -223,15 +228,27 @@ impl TermBuilder<'_> {
         wrap: impl FnOnce(Arc<dyn TrendModel>) -> Arc<dyn TrendModel>,
     ) -> Result<WordJudge, ComposeError> {
         let input = self.input(self.window_builder()?)?;
-        let prompt = match (self.term.model.readout, input.prompt) {
-            (Readout::Topreward, Prompt::Trend) => Prompt::Own(TOPREWARD_PROMPT.into()),
-            (_, prompt) => prompt,
+        let input = match (self.term.model.readout, &input.prompt) {
+            (Readout::Topreward, Prompt::Trend) => InputBuilder {
+                prompt: Prompt::Own(TOPREWARD_PROMPT.into()),
+                answer: AnswerPlace::SameTurn,
+                fps: PREFIX_FPS,
+                sampling: FrameSampling::All,
+                ..input
+            },
+            (Readout::Progress, Prompt::Trend) => {
+                InputBuilder { prompt: Prompt::Objective(Objective::Progress), ..input }
+            }
+            (Readout::Success, Prompt::Trend) => {
+                InputBuilder { prompt: Prompt::Objective(Objective::Success), ..input }
+            }
+            _ => input,
         };
         let ask = AnswerMode::Words(readout.words().into());
         let AnsweringModel { model, card } = self.model(&ask)?;
         Ok(WordJudge {
             model: wrap(model),
-            input: self.as_tuned(&card, InputBuilder { prompt, ..input })?,
+            input: self.as_tuned(&card, input)?,
             readout,
             missing: self.term.model.interval_reward as f32,
             micro_batch: self.micro_batch(),
@@ -317,10 +334,15 @@ impl TermBuilder<'_> {
                 };
                 return Err(self.problem("model.subprocessor_kwargs", message, same));
             }
-            (tuned, written) => tuned.or(written).unwrap_or_default(),
+            (tuned, written) => tuned.or(written).unwrap_or(input.sampling),
         };
+        // Words that the answer finishes stand last, whatever the judge is used to.
+        let layout = if input.answer == AnswerPlace::SameTurn { PromptLayout::VideosFirst } else { layout };
         let fps = card.window.map_or(input.fps, |window| window.fps);
-        Ok(InputBuilder { layout, sampling, fps, ..input })
+        // An episode so far is shown by as many frames as in the tuning.
+        let is_prefix = matches!(input.prompt, Prompt::Objective(_));
+        let shown = card.window.filter(|_| is_prefix).map(|window| window.frames).or(input.shown);
+        Ok(InputBuilder { layout, sampling, fps, shown, ..input })
     }
 
     /// What is wanted of the model; `labels` says that labels would do.
@@ -333,9 +355,7 @@ impl TermBuilder<'_> {
         match model.readout {
             Readout::Logits if labels => AnswerMode::Labels(generation),
             // Single frames are scored in words, whatever windows are.
-            Readout::Logits | Readout::Text | Readout::Words | Readout::Topreward => {
-                AnswerMode::Text(generation)
-            }
+            _ => AnswerMode::Text(generation),
         }
     }
 
@@ -395,9 +415,11 @@ impl TermBuilder<'_> {
                 (None, InputBuilderKind::Trend | InputBuilderKind::Video) => Prompt::Trend,
             },
             window: named.map_or(1, |(_, buffer)| buffer.history_size as usize),
+            shown: None,
             default_task: params.default_task_description.clone(),
             system: params.system_prompt.clone(),
             layout: self.term.model.prompt_layout,
+            answer: AnswerPlace::NextTurn,
             fps: DEFAULT_FPS,
             sampling: FrameSampling::default(),
         })

@@ -8,6 +8,8 @@ use plaudit_data::convert::{
     RecordedArguments, Stage, WindowOptions, WindowReport, WindowScore, convert_images, convert_windows,
 };
 
+use plaudit_data::windows::Objective;
+
 use super::inspect::Inspect;
 use super::rule_args::RuleArgs;
 use super::verify::Verify;
@@ -32,6 +34,18 @@ words! {
     Rewards = "rewards",
     /// Success.
     Success = "success",
+}
+
+words! {
+    Objective, WrittenChoice<Objective>, |written| written.0,
+    /// The trend of windows.
+    Trend = "trend",
+    /// How far an episode so far is.
+    Progress = "progress",
+    /// Whether an episode so far is a success.
+    Success = "success",
+    /// Which of two gets further.
+    Preference = "preference",
 }
 
 /// Turn collected episodes into training data
@@ -133,7 +147,10 @@ pub struct Windows {
     /// Where train/, eval/ and dataset_info.json go
     #[arg(long, value_name = "DIR", default_value = "logs/processed_vlm_trend_reward_data")]
     output_dir: PathBuf,
-    /// Frames in a window
+    /// What a judge is to learn: `trend` of windows, `progress` or `success` of the episode so far, `preference` between two
+    #[arg(long, value_name = "WHAT", default_value = "trend", value_parser = flag_words::<Objective>(Objective::WORDS))]
+    objective: Objective,
+    /// Frames in a window; of an episode so far, as many are shown, evenly spaced
     #[arg(long, value_name = "N", default_value_t = 5)]
     window_size: usize,
     /// Frames from one window's start to the next one's
@@ -303,6 +320,7 @@ impl Windows {
 
     fn options(&self) -> WindowOptions {
         WindowOptions {
+            objective: self.objective,
             window_size: self.window_size,
             stride: self.stride,
             delta_threshold: self.delta_threshold,

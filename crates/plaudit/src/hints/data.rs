@@ -131,6 +131,7 @@ pub(crate) fn convert_flag(option: ConvertOption) -> &'static str {
         ConvertOption::Stride => "--stride",
         ConvertOption::TailUnclearRatio => "--tail-unclear-ratio",
         ConvertOption::DeltaThreshold => "--delta-threshold",
+        ConvertOption::ExtraViews => "--extra-views",
     }
 }
 

@@ -12,7 +12,7 @@ use plaudit_env::SettingsError;
 use plaudit_nn::classifier::ClassifierError;
 use plaudit_nn::qwen3_vl::VlmError;
 use plaudit_reward::RewardModelError;
-use plaudit_reward::endpoint::{AddressProblem, EndpointError};
+use plaudit_reward::endpoint::EndpointError;
 use plaudit_reward::hacking_monitor::MonitorError;
 use plaudit_rl::{LearnError, TrainingError};
 use plaudit_serve::ServeError;
@@ -90,14 +90,14 @@ pub(crate) const NO_GPU: &str = "`plaudit device` shows what was found; `device:
 const NO_MUJOCO: &str = "build with `--features mujoco` as docs/mujoco.md says, or set engine: rapier";
 const NONSENSE: &str =
     "is the judge asked as it was tuned, and by a model that can? reward.model.max_invalid allows more of it";
-const NO_TLS: &str = "build with `--features tls`, or put a proxy in front";
 
 fn about_server(error: &EndpointError) -> Option<&'static str> {
     Some(match error {
-        EndpointError::Address { why: AddressProblem::NoTls, .. } => NO_TLS,
-        EndpointError::Address { why: AddressProblem::NotHttp, .. } => return None,
+        EndpointError::Address { .. } => return None,
         EndpointError::Unreachable { .. } => "start it, or correct reward.api.api_base",
-        EndpointError::Model { .. } => "set reward.api.model to one of them",
+        EndpointError::Model { .. } | EndpointError::SeveralModels { .. } => {
+            "set reward.api.model to one of them"
+        }
         EndpointError::NoModels { .. } => "name one with reward.api.model",
         EndpointError::Changed { .. } => "serve the model that the run began with, and resume the run",
         EndpointError::Access { .. } => "put it into the variable that reward.api.api_key_env names",

@@ -9,8 +9,8 @@ use plaudit_cluster::worker::{QuestionAnswerer, ScoreClient};
 use plaudit_nn::qwen3_vl::FrameSampling;
 use plaudit_reward::RewardModelError;
 use plaudit_reward::trend::{
-    Answer, AnswerMode, ContentPart, Conversation, GenerationConfig, JudgeCard, LabelLogits, RgbImage,
-    TrendModel, Video,
+    Answer, AnswerMode, AnswerPlace, ContentPart, Conversation, GenerationConfig, JudgeCard, LabelLogits,
+    RgbImage, TrendModel, Video,
 };
 
 /// The largest side of an image that is believed.
@@ -120,6 +120,7 @@ fn put_conversation(conversation: &Conversation<'_>) -> Vec<u8> {
     if let Some(system) = &conversation.system {
         to.text(system);
     }
+    to.bool(conversation.answer == AnswerPlace::SameTurn);
     to.u64(conversation.parts.len() as u64);
     for part in &conversation.parts {
         match part {
@@ -155,10 +156,11 @@ fn take_conversation(bytes: &[u8]) -> Result<Conversation<'_>, WireError> {
         return Err(from.problem("this is no question"));
     }
     let system = if from.bool()? { Some(from.text()?.into()) } else { None };
+    let answer = if from.bool()? { AnswerPlace::SameTurn } else { AnswerPlace::NextTurn };
     let parts = from.items(2)?;
     let parts = (0..parts).map(|_| take_part(&mut from)).collect::<Result<_, _>>()?;
     from.finish()?;
-    Ok(Conversation { system, parts })
+    Ok(Conversation { system, parts, answer })
 }
 
 fn take_part<'a>(from: &mut Reader<'a>) -> Result<ContentPart<'a>, WireError> {
@@ -252,7 +254,7 @@ mod tests {
                 ContentPart::Video(video.clone()),
                 ContentPart::Image(image(9)),
             ];
-            let conversation = Conversation { system, parts };
+            let conversation = Conversation { system, parts, answer: AnswerPlace::SameTurn };
             assert_eq!(take_conversation(&put_conversation(&conversation)), Ok(conversation));
         }
         for answer in [
@@ -280,6 +282,7 @@ mod tests {
                 fps: 1.0,
                 sampling: FrameSampling::Sampled,
             })],
+            answer: AnswerPlace::NextTurn,
         });
         for cut in 0..question.len() {
             assert!(take_conversation(&question[..cut]).is_err(), "cut at {cut}");

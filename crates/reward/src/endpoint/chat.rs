@@ -12,7 +12,8 @@ use super::request::{ImageParts, RequestBody};
 use super::{EndpointCallbacks, EndpointSettings, OnFailure, reply};
 use crate::models::RewardModelError;
 use crate::trend::{
-    Answer, AnswerMode, ContentPart, Conversation, GenerationConfig, JudgeCard, RgbImage, Trend, TrendModel,
+    Answer, AnswerMode, AnswerPlace, ContentPart, Conversation, GenerationConfig, JudgeCard, RgbImage, Trend,
+    TrendModel,
 };
 
 /// What `plaudit serve` calls a vision-language model in its list of models, under `kind`.
@@ -110,7 +111,7 @@ impl ChatEndpoint {
             ContentPart::Image(image),
             ContentPart::Text(format!("Answer with exactly one word: {words}.")),
         ];
-        let asked = Conversation { system: None, parts };
+        let asked = Conversation { system: None, parts, answer: AnswerPlace::NextTurn };
         let generation = GenerationConfig { max_new_tokens: 4, temperature: 0.0 };
         let refusal = match self.connection.retry(|| {
             match self.post(&asked, generation, Wanted::Labels(LabelReadout::Logprobs)) {

@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use ureq::tls::{RootCerts, TlsConfig};
+
 use super::backoff::{self, RetryBackoff};
-use super::error::{AddressProblem, EndpointError, RequestError};
+use super::error::{EndpointError, RequestError};
 use super::reply::{self, ServedModel};
 use super::{EndpointCallbacks, EndpointSettings};
 
@@ -34,7 +36,10 @@ impl Connection {
         callbacks: EndpointCallbacks,
     ) -> Result<Self, EndpointError> {
         let base = base_of(&settings.api_base)?;
+        // What the machine trusts, so that a lab's own certificates count.
+        let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
         let config = ureq::Agent::config_builder()
+            .tls_config(tls)
             .timeout_global(Some(settings.timeout))
             .http_status_as_error(false)
             .max_redirects(0)
@@ -64,12 +69,15 @@ impl Connection {
             _ => Vec::new(),
         };
         match named {
+            None if models.len() > 1 => {
+                Err(EndpointError::SeveralModels { base: self.base.clone(), names: names(&models) })
+            }
             None => {
                 models.into_iter().next().ok_or_else(|| EndpointError::NoModels { base: self.base.clone() })
             }
             Some(name) if models.is_empty() => Ok(ServedModel { name, ..ServedModel::default() }),
             Some(name) => {
-                let names = models.iter().map(|model| model.name.as_str()).collect::<Vec<_>>().join(", ");
+                let names = names(&models);
                 let found = models.into_iter().find(|model| model.name == name);
                 found.ok_or_else(|| EndpointError::Model { base: self.base.clone(), model: name, names })
             }
@@ -204,6 +212,10 @@ impl Connection {
     }
 }
 
+fn names(models: &[ServedModel]) -> String {
+    models.iter().map(|model| model.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
 fn status_error(status: u16, body: &[u8], pause: Option<Duration>) -> RequestError {
     RequestError::Status { status, message: reply::error_message(body), pause }
 }
@@ -212,17 +224,10 @@ fn status_error(status: u16, body: &[u8], pause: Option<Duration>) -> RequestErr
 fn base_of(address: &str) -> Result<String, EndpointError> {
     let base = address.trim().trim_end_matches('/');
     let base = base.strip_suffix("/v1").unwrap_or(base).trim_end_matches('/');
-    let wrong = |why| EndpointError::Address { address: address.into(), why };
     match base.split_once("://") {
-        Some(("http", host)) if !host.is_empty() => {}
-        Some(("https", host)) if !host.is_empty() => {
-            if cfg!(not(feature = "tls")) {
-                return Err(wrong(AddressProblem::NoTls));
-            }
-        }
-        _ => return Err(wrong(AddressProblem::NotHttp)),
+        Some(("http" | "https", host)) if !host.is_empty() => Ok(base.into()),
+        _ => Err(EndpointError::Address { address: address.into() }),
     }
-    Ok(base.into())
 }
 
 fn read(mut reply: ureq::http::Response<ureq::Body>) -> Result<(u16, Vec<u8>), RequestError> {

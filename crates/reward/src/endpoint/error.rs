@@ -11,12 +11,10 @@ use crate::models::RewardModelError;
 #[non_exhaustive]
 pub enum EndpointError {
     /// An address that is none.
-    #[error("`{address}` is not a server address: {why}")]
+    #[error("`{address}` is not a server address: one is written as http://127.0.0.1:8000")]
     Address {
         /// As written.
         address: String,
-        /// What is wrong with it.
-        why: AddressProblem,
     },
     /// Nobody is there.
     #[error("no reward server answers at {base}: {why}")]
@@ -33,6 +31,14 @@ pub enum EndpointError {
         base: String,
         /// What was asked for.
         model: String,
+        /// What there is.
+        names: String,
+    },
+    /// It has several, and nobody says which is meant.
+    #[error("the server at {base} has several models, and nobody says which is meant: {names}")]
+    SeveralModels {
+        /// Where.
+        base: String,
         /// What there is.
         names: String,
     },
@@ -96,17 +102,6 @@ pub enum EndpointError {
         /// What happened last.
         why: String,
     },
-}
-
-/// What is wrong with the address of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum AddressProblem {
-    /// It is none of HTTP.
-    #[error("an address is written as http://127.0.0.1:8000")]
-    NotHttp,
-    /// It asks for encryption, which was not built in.
-    #[error("this build speaks plain http")]
-    NoTls,
 }
 
 impl From<EndpointError> for RewardModelError {

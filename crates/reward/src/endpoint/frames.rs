@@ -158,7 +158,12 @@ impl RemoteClassifier {
         let count = pixels.len() / (views * shape.bytes());
         let sizes = format!("{count},{views},{},{},{}", shape.height, shape.width, shape.channels);
         let bytes = "application/octet-stream";
-        let headers = [("Content-Type", bytes), ("Accept", bytes), ("X-Plaudit-Shape", sizes.as_str())];
+        let mut headers =
+            vec![("Content-Type", bytes), ("Accept", bytes), ("X-Plaudit-Shape", sizes.as_str())];
+        // A name that no header can hold is that of an only model, or cannot be told.
+        let model = Some(self.connection.model.name.as_str());
+        let is_plain = |name: &&str| name.bytes().all(|byte| byte.is_ascii_graphic());
+        headers.extend(model.filter(is_plain).map(|name| ("X-Plaudit-Model", name)));
         self.connection.retry(|| {
             let reply = self.connection.post("/v1/score", &headers, pixels)?;
             let scores: Vec<f32> =

@@ -20,7 +20,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 pub use chat::{ChatEndpoint, LabelReadout, VISION_LANGUAGE_MODEL};
-pub use error::{AddressProblem, EndpointError};
+pub use error::EndpointError;
 pub use frames::{FrameEndpoint, IMAGE_CLASSIFIER, RemoteClassifier, ServerModel};
 
 /// Where the server is, and how it is asked.

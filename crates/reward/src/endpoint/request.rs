@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::chat::{LabelReadout, Wanted};
 use crate::images::Png;
-use crate::trend::{ContentPart, Conversation, GenerationConfig, RgbImage, Trend, Video};
+use crate::trend::{AnswerPlace, ContentPart, Conversation, GenerationConfig, RgbImage, Trend, Video};
 
 /// How many tokens' probabilities are asked for at each place: as many as the protocol allows.
 const TOP_LOGPROBS: u32 = 20;
@@ -58,6 +58,11 @@ impl RequestBody<'_> {
                 body.insert("top_logprobs".into(), TOP_LOGPROBS.into());
             }
             Wanted::Labels(LabelReadout::Words) | Wanted::Text => {}
+        }
+        if self.conversation.answer == AnswerPlace::SameTurn {
+            // No option of OpenAI's; vLLM, SGLang and `plaudit serve` have it, others refuse it.
+            body.insert("add_generation_prompt".into(), false.into());
+            body.insert("continue_final_message".into(), true.into());
         }
         if self.images == ImageParts::Videos {
             body.extend(self.frame_sampling().map(|settings| ("mm_processor_kwargs".into(), settings)));

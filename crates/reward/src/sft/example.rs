@@ -5,7 +5,6 @@ use plaudit_nn::qwen3_vl::{
     Example, FrameSampling, Inputs, Processor, PromptLayout, RgbImage, VideoFormat, VlmError, positions,
 };
 
-use super::answers;
 use crate::train::TrainError;
 
 /// Which tokens the loss covers.
@@ -104,7 +103,8 @@ impl InputFormat {
         config: &plaudit_nn::qwen3_vl::Config,
     ) -> Result<Example, TrainError> {
         let mut inputs = self.inputs(processor, windows, number)?;
-        let words = target_tokens.words(answers()[windows.row(number).answer]);
+        let row = windows.row(number);
+        let words = target_tokens.words(row.objective.answers()[row.answer]);
         let mut answer = processor.tokenizer().encode(&words)?;
         if target_tokens == TargetTokens::FirstToken {
             answer.truncate(1);

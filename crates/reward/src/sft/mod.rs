@@ -1,12 +1,12 @@
-//! Tuning a vision-language model to judge windows: which way do things go?
+//! Tuning a vision-language model to judge windows: which way do things go, how far are they, are they done, which is better?
 //!
 //! A [`JudgeTraining`] is a model that learns ([`VlmTrainer`](plaudit_nn::qwen3_vl::VlmTrainer)), windows it learns from and windows
 //! it is measured on. [`run`](crate::train::TrainLoop::run) goes from where its progress stands to the end, as the training of a
 //! classifier does ([`crate::train`]): the same schedule, batches, early stop and checkpoints, and bit-exact resuming after a
 //! pause.
 //!
-//! It is measured without the answer in the prompt: of the first tokens of the three labels, the likeliest is what the
-//! model says.
+//! It is measured without the answer in the prompt: of the first tokens of the answers that may be given, the likeliest is what
+//! the model says.
 
 mod evaluate;
 mod example;
@@ -14,7 +14,9 @@ mod training;
 
 use crate::trend::Trend;
 
-pub use evaluate::{EncodeWindow, TrendMetrics, TrendMonitor, evaluate_windows, window_logits};
+pub use evaluate::{
+    EncodeWindow, JudgeMetrics, ObjectiveMetrics, TrendMonitor, evaluate_windows, window_logits,
+};
 pub use example::{DEFAULT_FPS, InputFormat, TargetTokens};
 pub use training::{JudgeSettings, JudgeTraining, SaveModel, TrainableJudge};
 

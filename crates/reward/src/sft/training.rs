@@ -11,7 +11,7 @@ use plaudit_nn::qwen3_vl::{Example, VlmError, VlmTrainer};
 use rayon::prelude::*;
 
 use super::evaluate::evaluate_over_ranks;
-use super::{InputFormat, TargetTokens, TrendMetrics, TrendMonitor, answers};
+use super::{InputFormat, JudgeMetrics, TargetTokens, TrendMonitor};
 use crate::train::{
     Better, LoopSettings, MicroBatch, Progress, TrainError, TrainLoop, Trainable, ValidationResult,
 };
@@ -51,7 +51,9 @@ impl<'a> JudgeTraining<'a> {
         for part in std::iter::once(train).chain(val) {
             settings.input_format.inputs(trainer.processor(), part, 0)?;
         }
-        trainer.processor().tokenizer().first_tokens(&answers())?;
+        for objective in train.objectives() {
+            trainer.processor().tokenizer().first_tokens(objective.answers())?;
+        }
         let loop_settings = settings.loop_settings.clone();
         let JudgeSettings { input_format, target_tokens, .. } = settings;
         let first = input_format.example(trainer.processor(), train, 0, target_tokens, trainer.config())?;
@@ -96,7 +98,7 @@ impl TrainableJudge<'_> {
 }
 
 impl Trainable for TrainableJudge<'_> {
-    type Metrics = TrendMetrics;
+    type Metrics = JudgeMetrics;
 
     fn accumulate(
         &mut self,
@@ -120,7 +122,7 @@ impl Trainable for TrainableJudge<'_> {
         Ok(Some(self.trainer.step_over_ranks(lr, clip)?))
     }
 
-    fn measure(&mut self) -> Result<Option<ValidationResult<TrendMetrics>>, TrainError> {
+    fn measure(&mut self) -> Result<Option<ValidationResult<JudgeMetrics>>, TrainError> {
         let Some(val) = self.val else { return Ok(None) };
         let JudgeSettings { input_format, monitor, loop_settings, .. } = &self.settings;
         let batch = loop_settings.eval_batch;
@@ -136,8 +138,8 @@ impl Trainable for TrainableJudge<'_> {
     fn write(
         &self,
         folder: &Path,
-        _: &Progress<TrendMetrics>,
-        _: Option<&TrendMetrics>,
+        _: &Progress<JudgeMetrics>,
+        _: Option<&JudgeMetrics>,
     ) -> Result<(), TrainError> {
         Ok((self.save_model)(&self.trainer, folder)?)
     }
@@ -158,12 +160,12 @@ impl Trainable for TrainableJudge<'_> {
 
 /// Whoever sees one answer only learns to say it, whatever is shown.
 fn refuse_one_answer(train: &Windows) -> Result<(), TrainError> {
-    let balance = train.balance();
-    let mut present = balance.iter().filter(|(_, count)| *count > 0);
-    match (present.next(), present.next()) {
-        (Some((answer, count)), None) => {
-            Err(TrainError::OneAnswer { count: *count, answer: answer.to_string() })
+    for objective in train.objectives() {
+        let balance = train.balance(objective);
+        let mut present = balance.iter().filter(|(_, count)| *count > 0);
+        if let (Some((answer, count)), None) = (present.next(), present.next()) {
+            return Err(TrainError::OneAnswer { count: *count, answer: answer.to_string() });
         }
-        _ => Ok(()),
     }
+    Ok(())
 }

@@ -104,7 +104,7 @@ fn key(conversation: &Conversation<'_>, ask: &AnswerMode) -> Key {
 /// What tells a question from every other.
 pub(super) fn fingerprint(conversation: &Conversation<'_>) -> Key {
     let mut hash = Sha256::new();
-    hash.update(format!("{:?}", conversation.system));
+    hash.update(format!("{:?} {:?}", conversation.system, conversation.answer));
     let add_image = |hash: &mut Sha256, image: &RgbImage<'_>| {
         hash.update(format!("image {} {}", image.height, image.width));
         hash.update(&image.pixels);

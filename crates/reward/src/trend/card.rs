@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use plaudit_data::windows::Objective;
 use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout};
 use plaudit_pyfiles::AtomicFile;
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,9 @@ pub struct JudgeCard {
     /// How windows were shown to it when it was tuned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowFormat>,
+    /// What it was tuned to judge; a card that does not say is of a judge of trends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objectives: Vec<Objective>,
     /// What it was tuned to answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
@@ -179,6 +183,7 @@ mod tests {
                 sampling: FrameSampling::All,
                 fps: 20.0,
             }),
+            objectives: vec![Objective::Progress],
             labels: vec!["positive".into()],
             label_temperature: Some(1.75),
             questions: vec!["Better?".into()],

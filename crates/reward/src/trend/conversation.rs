@@ -12,6 +12,19 @@ pub struct Conversation<'a> {
     pub system: Option<Cow<'a, str>>,
     /// Images, videos and words, in the order they are shown.
     pub parts: Vec<ContentPart<'a>>,
+    /// Where the answer stands.
+    pub answer: AnswerPlace,
+}
+
+/// Where a model's answer to a question stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AnswerPlace {
+    /// In a turn of its own, as a chat has it.
+    #[default]
+    NextTurn,
+    /// Right after the last words of the question, which go on: how TOPReward asks. A model that was tuned to chat weighs a
+    /// statement there, where in a turn of its own it is polite.
+    SameTurn,
 }
 
 /// A part of a question.

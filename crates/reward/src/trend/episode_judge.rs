@@ -2,9 +2,10 @@
 
 use plaudit_core::Seed;
 use plaudit_data::convert::window_prompt;
+use plaudit_data::windows::{Objective, evenly_spaced};
 use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout};
 
-use super::conversation::{ContentPart, Conversation, RgbImage, Video};
+use super::conversation::{AnswerPlace, ContentPart, Conversation, RgbImage, Video};
 use super::model::{Answer, AnswerMode, GenerationConfig, TrendModel};
 use super::readout::{ParsedAnswer, ReadoutSettings};
 use super::word_readout::WordReadout;
@@ -13,7 +14,7 @@ use crate::dataset::Frames;
 use crate::models::RewardModelError;
 
 /// Frames per second that a prefix is shown at, once few enough of its frames are chosen: what Qwen3-VL is used to.
-const PREFIX_FPS: f64 = 2.0;
+pub const PREFIX_FPS: f64 = 2.0;
 /// The longest answer to a question about many frames.
 const MAX_NEW_TOKENS: usize = 512;
 
@@ -27,10 +28,21 @@ pub struct EpisodeJudge<'a> {
     pub layout: PromptLayout,
     /// Points of an episode that are asked about.
     pub points: usize,
-    /// Frames of a prefix that are shown at most.
-    pub max_frames: usize,
+    /// How an episode so far is shown.
+    pub prefix: PrefixFormat,
     /// How it is asked.
     pub readout: EpisodeReadout,
+}
+
+/// How an episode so far is shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PrefixFormat {
+    /// Frames that are shown at most, evenly spaced.
+    pub frames: usize,
+    /// Frames per second.
+    pub fps: f64,
+    /// Which of them the model sees.
+    pub sampling: FrameSampling,
 }
 
 /// How a judge is asked about an episode.
@@ -53,6 +65,8 @@ pub enum EpisodeReadout {
     Words {
         /// What is asked; `{task}` is filled in.
         prompt: String,
+        /// Where the answer stands.
+        answer: AnswerPlace,
         /// How answers are read.
         readout: WordReadout,
     },
@@ -79,7 +93,9 @@ impl EpisodeJudge<'_> {
     pub fn values(&self, frames: &Frames, episode: &[usize]) -> Result<EpisodeValues, RewardModelError> {
         match &self.readout {
             EpisodeReadout::Trend { window, .. } => self.votes(frames, episode, *window),
-            EpisodeReadout::Words { prompt, readout } => self.prefixes(frames, episode, prompt, readout),
+            EpisodeReadout::Words { prompt, answer, readout } => {
+                self.prefixes(frames, episode, prompt, *answer, readout)
+            }
             EpisodeReadout::Gvl => self.percentages(frames, episode),
         }
     }
@@ -118,14 +134,17 @@ impl EpisodeJudge<'_> {
         frames: &Frames,
         episode: &[usize],
         prompt: &str,
+        answer: AnswerPlace,
         readout: &WordReadout,
     ) -> Result<EpisodeValues, RewardModelError> {
         let points = spread(episode.len(), self.points);
         let question = prompt.replace("{task}", &self.task);
         let prefix = |end: &usize| {
-            let shown: Vec<usize> =
-                spread(end + 1, self.max_frames).into_iter().map(|at| episode[at]).collect();
-            self.asked(videos(frames, &shown, PREFIX_FPS, FrameSampling::All), &question)
+            let videos = self.prefix(frames, &episode[..=*end]);
+            match answer {
+                AnswerPlace::NextTurn => self.asked(videos, &question),
+                AnswerPlace::SameTurn => self.finished(videos, &question),
+            }
         };
         let asked: Vec<Conversation<'_>> = points.iter().map(prefix).collect();
         let answers = self.model.answer(&asked, &AnswerMode::Words(readout.words().into()))?;
@@ -162,7 +181,7 @@ impl EpisodeJudge<'_> {
             "How complete is the task in each of the {count} frames? Answer with one line for each, such as `Frame 1: 40%`."
         )));
         let generation = GenerationConfig { max_new_tokens: MAX_NEW_TOKENS, temperature: 0.0 };
-        let asked = [Conversation { system: None, parts }];
+        let asked = [Conversation { system: None, parts, answer: AnswerPlace::NextTurn }];
         let answers = self.model.answer(&asked, &AnswerMode::Text(generation))?;
         let said = match answers.first() {
             Some(Answer::Text(text)) => frame_percentages(text, count),
@@ -185,22 +204,10 @@ impl EpisodeJudge<'_> {
         [first, second]: [&[usize]; 2],
     ) -> Result<Option<f64>, RewardModelError> {
         let readout = WordReadout::preference();
-        let clip = |episode: &[usize]| {
-            let shown: Vec<usize> =
-                spread(episode.len(), self.max_frames).into_iter().map(|at| episode[at]).collect();
-            videos(frames, &shown, PREFIX_FPS, FrameSampling::All)
-        };
-        let asked = [[first, second], [second, first]].map(|[one, other]| {
-            let mut parts = vec![ContentPart::Text("First clip:".into())];
-            parts.extend(clip(one));
-            parts.push(ContentPart::Text("Second clip:".into()));
-            parts.extend(clip(other));
-            parts.push(ContentPart::Text(format!(
-                "Which clip gets further with this task: {} Answer with exactly one word: first or second.",
-                self.task
-            )));
-            Conversation { system: None, parts }
-        });
+        let question = Objective::Preference.question(&self.task, self.prefix.frames, 0);
+        let clip = |episode: &[usize]| self.prefix(frames, episode).into_iter().take(1);
+        let asked = [[first, second], [second, first]]
+            .map(|[one, other]| self.asked(clip(one).chain(clip(other)).collect(), &question));
         let answers = self.model.answer(&asked, &AnswerMode::Words(readout.words().into()))?;
         let number = |answer: Option<&Answer>| match answer {
             Some(Answer::WordLogprobs(logprobs)) => readout.number(logprobs),
@@ -210,13 +217,27 @@ impl EpisodeJudge<'_> {
         Ok(as_shown.zip(swapped).map(|(as_shown, swapped)| (as_shown + 1.0 - swapped) / 2.0))
     }
 
+    /// An episode so far, as a video for each camera.
+    fn prefix<'f>(&self, frames: &'f Frames, episode: &[usize]) -> Vec<ContentPart<'f>> {
+        let PrefixFormat { frames: most, fps, sampling } = self.prefix;
+        let shown: Vec<usize> =
+            evenly_spaced(episode.len(), most).into_iter().map(|at| episode[at]).collect();
+        videos(frames, &shown, fps, sampling)
+    }
+
     fn asked<'f>(&self, mut parts: Vec<ContentPart<'f>>, question: &str) -> Conversation<'f> {
         let place = match self.layout {
             PromptLayout::VideosFirst => parts.len(),
             PromptLayout::SharedPrefix => 0,
         };
         parts.insert(place, ContentPart::Text(question.into()));
-        Conversation { system: None, parts }
+        Conversation { system: None, parts, answer: AnswerPlace::NextTurn }
+    }
+
+    /// Words that the answer finishes stand last, wherever a judge is used to them.
+    fn finished<'f>(&self, mut parts: Vec<ContentPart<'f>>, statement: &str) -> Conversation<'f> {
+        parts.push(ContentPart::Text(statement.into()));
+        Conversation { system: None, parts, answer: AnswerPlace::SameTurn }
     }
 }
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use plaudit_core::ObsRow;
 use plaudit_data::convert::window_prompt;
+use plaudit_data::windows::{Objective, evenly_spaced};
 use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout};
 
-use super::conversation::{ContentPart, Conversation, RgbImage, Video};
+use super::conversation::{AnswerPlace, ContentPart, Conversation, RgbImage, Video};
 use crate::models::RewardModelError;
 use crate::shaping::{Clip, ClipBuffer};
 
@@ -25,12 +26,16 @@ pub struct InputBuilder {
     pub prompt: Prompt,
     /// Frames of a full window, which the prompt names.
     pub window: usize,
+    /// Frames of an episode so far that are shown, evenly spaced; not set: all of a window.
+    pub shown: Option<usize>,
     /// The task in words, where the environment names none.
     pub default_task: Option<String>,
     /// Words before the question.
     pub system: Option<String>,
     /// Whether images or words come first.
     pub layout: PromptLayout,
+    /// Where the answer stands.
+    pub answer: AnswerPlace,
     /// Frames of a video per second.
     pub fps: f64,
     /// Which frames of a video the model sees.
@@ -44,6 +49,8 @@ pub enum Prompt {
     Trend,
     /// A score from 0 to 1, in RLinf's words.
     Score,
+    /// What a judge can be tuned to answer.
+    Objective(Objective),
     /// The user's own words; `{task}` and `{frames}` are filled in.
     Own(String),
 }
@@ -52,6 +59,7 @@ impl Prompt {
     fn text(&self, task: &str, frames: usize, cameras: usize) -> String {
         match self {
             Self::Trend => window_prompt(task, frames, cameras.saturating_sub(1)),
+            Self::Objective(objective) => objective.question(task, frames, cameras.saturating_sub(1)),
             Self::Score => {
                 format!("Task: {task}\n\nEvaluate the task and return a reward score between 0 and 1.")
             }
@@ -67,7 +75,8 @@ impl InputBuilder {
         let buffer = clip.buffers.iter().find(named).or(clip.buffers.last());
         let frames = buffer.map_or(&[][..], |buffer| &buffer.frames);
         let video = |camera: &Arc<str>| {
-            let frames = frames.iter().map(|frame| rgb_image(&frame.obs, camera));
+            let shown = evenly_spaced(frames.len(), self.shown.unwrap_or(frames.len()));
+            let frames = shown.into_iter().map(|at| rgb_image(&frames[at].obs, camera));
             let frames = frames.collect::<Result<Vec<_>, _>>()?;
             if frames.windows(2).any(|pair| pair[0].shape() != pair[1].shape()) {
                 return Err(RewardModelError::Shapes { camera: camera.clone() });
@@ -97,7 +106,7 @@ impl InputBuilder {
             PromptLayout::VideosFirst => parts.push(words),
             PromptLayout::SharedPrefix => parts.insert(0, words),
         }
-        Ok(Conversation { system: self.system.as_deref().map(Cow::Borrowed), parts })
+        Ok(Conversation { system: self.system.as_deref().map(Cow::Borrowed), parts, answer: self.answer })
     }
 }
 

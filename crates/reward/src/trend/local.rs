@@ -15,7 +15,7 @@ use super::completion::{
     AnswerUnderWay, Completion, CompletionListener, CompletionOptions, CompletionToken, NoListener,
     log_sum_exp,
 };
-use super::conversation::{ContentPart, Conversation, RgbImage, Video};
+use super::conversation::{AnswerPlace, ContentPart, Conversation, RgbImage, Video};
 use super::folder::JudgeFolder;
 use super::model::{Answer, AnswerMode, GenerationConfig, TrendModel};
 use super::readout::LabelLogits;
@@ -321,9 +321,36 @@ fn seed(conversation: &Conversation<'_>) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|at| key[at]))
 }
 
-/// A question as RLinf writes it for this model: a pad for each video, lines of their own, and an empty line between videos
-/// and words.
+/// A question as the model reads it.
 fn prompt(conversation: &Conversation<'_>) -> String {
+    let system = conversation
+        .system
+        .as_deref()
+        .map(|words| Message { role: Role::System, content: vec![qwen::ContentPart::Text(words.into())] });
+    let content = match conversation.answer {
+        AnswerPlace::NextTurn => content_as_rlinf_writes_it(conversation),
+        AnswerPlace::SameTurn => content_of_the_template(conversation),
+    };
+    let asked = Message { role: Role::User, content };
+    let messages: Vec<Message> = system.into_iter().chain([asked]).collect();
+    match conversation.answer {
+        AnswerPlace::NextTurn => qwen::chat(&messages, true),
+        AnswerPlace::SameTurn => qwen::open_chat(&messages),
+    }
+}
+
+/// The parts as the model's own template has them, with nothing between.
+fn content_of_the_template(conversation: &Conversation<'_>) -> Vec<qwen::ContentPart> {
+    let part = |part: &ContentPart<'_>| match part {
+        ContentPart::Text(words) => qwen::ContentPart::Text(words.clone()),
+        ContentPart::Image(_) => qwen::ContentPart::Image,
+        ContentPart::Video(_) => qwen::ContentPart::Video,
+    };
+    conversation.parts.iter().map(part).collect()
+}
+
+/// A pad for each video, lines of their own, and an empty line between videos and words.
+fn content_as_rlinf_writes_it(conversation: &Conversation<'_>) -> Vec<qwen::ContentPart> {
     let mut content = Vec::new();
     let mut text = String::new();
     let mut before: Option<&ContentPart<'_>> = None;
@@ -346,12 +373,7 @@ fn prompt(conversation: &Conversation<'_>) -> String {
         before = Some(part);
     }
     content.extend((!text.is_empty()).then_some(qwen::ContentPart::Text(text)));
-    let system = conversation
-        .system
-        .as_deref()
-        .map(|words| Message { role: Role::System, content: vec![qwen::ContentPart::Text(words.into())] });
-    let asked = Message { role: Role::User, content };
-    qwen::chat(&system.into_iter().chain([asked]).collect::<Vec<_>>(), true)
+    content
 }
 
 #[cfg(test)]
@@ -374,9 +396,10 @@ mod tests {
         };
         let question = trend_question("Lift it.");
         let words = || ContentPart::Text(question.clone());
-        let videos_first = Conversation { system: None, parts: vec![video(), video(), words()] };
+        let asked = |parts| Conversation { system: None, parts, answer: AnswerPlace::NextTurn };
+        let videos_first = asked(vec![video(), video(), words()]);
         assert_eq!(prompt(&videos_first), window(2, &question, PromptLayout::VideosFirst));
-        let words_first = Conversation { system: None, parts: vec![words(), video(), video()] };
+        let words_first = asked(vec![words(), video(), video()]);
         assert_eq!(prompt(&words_first), window(2, &question, PromptLayout::SharedPrefix));
     }
 
@@ -389,6 +412,7 @@ mod tests {
                 ContentPart::Image(image()),
                 ContentPart::Text("Good?".into()),
             ],
+            answer: AnswerPlace::NextTurn,
         };
         assert_eq!(
             prompt(&asked),
@@ -396,5 +420,7 @@ mod tests {
              <|vision_start|><|image_pad|><|vision_end|><|vision_start|><|image_pad|><|vision_end|>Good?<|im_end|>\n\
              <|im_start|>assistant\n"
         );
+        let open = Conversation { answer: AnswerPlace::SameTurn, ..asked };
+        assert!(prompt(&open).ends_with("<|vision_end|>Good?"), "{}", prompt(&open));
     }
 }

@@ -31,8 +31,10 @@ mod word_readout;
 pub use cached_model::CachedModel;
 pub use card::{JudgeCard, JudgeCardError, WindowFormat};
 pub use completion::{Completion, CompletionListener, CompletionOptions, CompletionToken, NoListener};
-pub use conversation::{ContentPart, Conversation, RgbImage, Video};
-pub use episode_judge::{EpisodeJudge, EpisodeReadout, EpisodeValues, mean_interval};
+pub use conversation::{AnswerPlace, ContentPart, Conversation, RgbImage, Video};
+pub use episode_judge::{
+    EpisodeJudge, EpisodeReadout, EpisodeValues, PREFIX_FPS, PrefixFormat, mean_interval,
+};
 pub use folder::{JudgeFolder, NoBaseModel};
 pub use frame_judge::{FrameReadout, VlmFrameJudge};
 pub use input::{InputBuilder, Prompt};

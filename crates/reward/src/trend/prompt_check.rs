@@ -71,7 +71,7 @@ impl TrendModel for PromptCheck {
 mod tests {
     use std::sync::Mutex;
 
-    use super::super::conversation::ContentPart;
+    use super::super::conversation::{AnswerPlace, ContentPart};
     use super::super::model::GenerationConfig;
     use super::*;
 
@@ -94,7 +94,8 @@ mod tests {
         let warn = Arc::new(move |unknown: &UnknownPrompt| sink.lock().unwrap().push(unknown.clone()));
         let check = PromptCheck::new(Arc::new(Silent), vec!["Better?".into()], warn);
         let ask = |words: &str| {
-            let asked = Conversation { system: None, parts: vec![ContentPart::Text(words.into())] };
+            let parts = vec![ContentPart::Text(words.into())];
+            let asked = Conversation { system: None, parts, answer: AnswerPlace::NextTurn };
             let generation = GenerationConfig { max_new_tokens: 1, temperature: 0.0 };
             check.answer(&[asked], &AnswerMode::Labels(generation)).unwrap();
             warnings.lock().unwrap().len()

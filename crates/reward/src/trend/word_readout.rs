@@ -1,5 +1,7 @@
 //! Readouts of one's own: any words, and what their probabilities mean.
 
+use plaudit_data::windows::Objective;
+
 /// Words that may begin an answer, and what is made of how likely each is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WordReadout {
@@ -66,15 +68,31 @@ impl WordReadout {
         Ok(Self { words, values, measure, temperature })
     }
 
-    /// TOPReward: the log-probability of `True`, of a model that was tuned for nothing.
+    /// TOPReward: the log-probability of `True`, of a model that was tuned for nothing. With a space before it, as words have
+    /// one that go on in a sentence.
     #[must_use]
     pub fn topreward() -> Self {
         Self {
-            words: vec!["True".into()],
+            words: vec![" True".into()],
             values: Vec::new(),
             measure: WordMeasure::Logprob,
             temperature: 1.0,
         }
+    }
+
+    /// What the answers to a question mean: a share of the task, or the probability of the first answer. A trend is no number.
+    #[must_use]
+    pub fn of_objective(objective: Objective) -> Option<Self> {
+        let words: Vec<String> = objective.answers().iter().map(ToString::to_string).collect();
+        let last = (words.len() - 1) as f64;
+        let (measure, values) = match objective {
+            Objective::Trend => return None,
+            Objective::Progress => {
+                (WordMeasure::ExpectedScore, (0..words.len()).map(|digit| digit as f64 / last).collect())
+            }
+            Objective::Success | Objective::Preference => (WordMeasure::Probability, Vec::new()),
+        };
+        Some(Self { words, values, measure, temperature: 1.0 })
     }
 
     /// Which of two clips: the probability of the first.
@@ -122,7 +140,7 @@ fn log_sum_exp(logprobs: &[f64]) -> f64 {
     largest + logprobs.iter().map(|logprob| (logprob - largest).exp()).sum::<f64>().ln()
 }
 
-/// TOPReward's question; `{task}` is filled in.
+/// TOPReward's statement, which the answer finishes in the same turn; `{task}` is filled in.
 pub const TOPREWARD_PROMPT: &str = "The above video shows a robot manipulation trajectory that completes the following task: \
      {task} Decide whether the above statement is True or not. The answer is:";
 
@@ -150,7 +168,7 @@ mod tests {
             assert!((found - expected).abs() < 1e-6, "{found} {expected}");
         }
         let topreward = WordReadout::topreward();
-        assert_eq!(topreward.words(), ["True"]);
+        assert_eq!(topreward.words(), [" True"]);
         assert_eq!(topreward.number(&[-2.5]), Some(-2.5));
         for odd in [&[f32::NAN][..], &[f32::NEG_INFINITY], &[], &[0.0, 0.0]] {
             assert_eq!(topreward.number(odd), None, "{odd:?}");

@@ -102,7 +102,7 @@ impl Running {
             limits,
             batching: Batching { images: 64, wait: Duration::from_millis(5), work_bytes: limits.work_bytes },
         };
-        let server = Server::bind(settings, model.clone()).unwrap();
+        let server = Server::bind(settings, vec![model.clone()]).unwrap();
         let (address, stop) = (server.address(), Arc::new(AtomicBool::new(false)));
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || server.run(|| stopped.load(Ordering::SeqCst)).unwrap());

@@ -10,35 +10,27 @@ use crate::recording::{
     AfterLast, CameraKey, DatasetFormat, FileProblem, Frame, Item, Observation, PixelFormat, Recording,
     Strictness, Unit,
 };
+use crate::windows::{Objective, evenly_spaced};
 
-/// What a window shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Label {
-    Positive,
-    Negative,
-    Unclear,
-}
+/// Answers, as [`Objective::answers`] has them.
+pub(super) const POSITIVE: &str = Objective::Trend.answers()[0];
+pub(super) const NEGATIVE: &str = Objective::Trend.answers()[1];
+const UNCLEAR: &str = Objective::Trend.answers()[2];
+const YES: &str = Objective::Success.answers()[0];
+const NO: &str = Objective::Success.answers()[1];
+pub(super) const FIRST: &str = Objective::Preference.answers()[0];
+pub(super) const SECOND: &str = Objective::Preference.answers()[1];
 
-impl Label {
-    /// In the order in which groups are shuffled and joined.
-    pub(super) const ALL: [Self; 3] = [Self::Positive, Self::Negative, Self::Unclear];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Positive => "positive",
-            Self::Negative => "negative",
-            Self::Unclear => "unclear",
-        }
-    }
-}
-
-/// Some consecutive frames.
+/// Some consecutive frames, or an episode so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     pub(super) start: usize,
     /// The last frame, not the one after it.
     pub(super) end: usize,
-    pub(super) label: Label,
+    /// The answer to the question about it.
+    pub(super) label: &'static str,
+    /// Whether the task is solved at its end.
+    pub(super) solved: bool,
     pub(super) start_score: f64,
     pub(super) end_score: f64,
 }
@@ -47,6 +39,12 @@ impl Window {
     /// How much the score rises.
     pub(super) fn score(&self) -> f64 {
         self.end_score - self.start_score
+    }
+
+    /// So many of its frames, evenly spaced, with the first and the last.
+    pub(super) fn shown(&self, size: usize) -> Vec<usize> {
+        let places = evenly_spaced(self.end + 1 - self.start, size);
+        places.into_iter().map(|at| self.start + at).collect()
     }
 }
 
@@ -130,7 +128,11 @@ impl Episode {
             Unit::Images => return Err(FileProblem::NoOrder),
             Unit::Window => return Err(FileProblem::Windows),
         }
-        let (scores, score_source) = scores(recording, options.score)?;
+        let by = match options.objective {
+            Objective::Trend | Objective::Preference => options.score,
+            Objective::Progress | Objective::Success => WindowScore::Success,
+        };
+        let (scores, score_source) = scores(recording, by)?;
         let views = views(recording, item, options)?;
         let [env_idx, episode_id, _] = recording.position;
         let mut episode = Self {
@@ -149,7 +151,12 @@ impl Episode {
         };
         if episode.length >= options.window_size {
             refuse_missing(&views, recording, options)?;
-            episode.windows = episode.all_windows(&scores, options)?;
+            let windows = match options.objective {
+                Objective::Trend => episode.trends(&scores, options)?,
+                _ => episode.prefixes(&scores, &solved(recording, scores.len()), options)?,
+            };
+            let kept = sample(windows.len(), options.num_samples_per_episode, options.keep_last_window);
+            episode.windows = kept.into_iter().map(|at| windows[at]).collect();
         }
         Ok(episode)
     }
@@ -162,7 +169,7 @@ impl Episode {
         self.views.iter().map(first).collect()
     }
 
-    fn all_windows(&mut self, scores: &[f64], options: &WindowOptions) -> Result<Vec<Window>, FileProblem> {
+    fn trends(&mut self, scores: &[f64], options: &WindowOptions) -> Result<Vec<Window>, FileProblem> {
         let starts = || (0..=self.length - options.window_size).step_by(options.stride);
         let tail = (starts().count() as f64 * (1.0 - options.tail_unclear_ratio)) as usize;
         let mut windows = Vec::new();
@@ -175,15 +182,43 @@ impl Episode {
             }
             let score = |at: usize| self.score(scores, at);
             let (start_score, end_score) = (score(start)?, score(end)?);
-            let mut window = Window { start, end, label: Label::Unclear, start_score, end_score };
+            let mut window = Window { start, end, label: UNCLEAR, solved: false, start_score, end_score };
             if ordinal < tail {
                 window.label = label(window.score(), options.delta_threshold);
             }
             windows.push(window);
         }
         self.incomplete = incomplete;
-        let kept = sample(windows.len(), options.num_samples_per_episode, options.keep_last_window);
-        Ok(kept.into_iter().map(|at| windows[at]).collect())
+        Ok(windows)
+    }
+
+    /// The episode up to some frames. Progress is a share of the way to success, so that only solved episodes have any.
+    fn prefixes(
+        &mut self,
+        scores: &[f64],
+        solved: &[bool],
+        options: &WindowOptions,
+    ) -> Result<Vec<Window>, FileProblem> {
+        let first_solved = solved.iter().position(|solved| *solved);
+        let mut windows = Vec::new();
+        for end in (options.window_size - 1..self.length).step_by(options.stride) {
+            let label = match (options.objective, first_solved) {
+                (Objective::Progress, None) => break,
+                (Objective::Progress, Some(first)) => Objective::digit(end as f64 / first.max(1) as f64),
+                (Objective::Success, _) if solved[end] => YES,
+                (Objective::Success, _) => NO,
+                // Two of them are compared later.
+                (Objective::Preference | Objective::Trend, _) => FIRST,
+            };
+            let (start_score, end_score) = (self.score(scores, 0)?, self.score(scores, end)?);
+            let window = Window { start: 0, end, label, solved: solved[end], start_score, end_score };
+            let shown = window.shown(options.window_size);
+            match self.views.iter().any(|view| shown.iter().any(|at| view[*at].is_none())) {
+                true => self.incomplete += 1,
+                false => windows.push(window),
+            }
+        }
+        Ok(windows)
     }
 
     fn score(&self, scores: &[f64], at: usize) -> Result<f64, FileProblem> {
@@ -198,13 +233,13 @@ impl Episode {
     }
 }
 
-fn label(score: f64, threshold: f64) -> Label {
+fn label(score: f64, threshold: f64) -> &'static str {
     if score.abs() <= threshold {
-        Label::Unclear
+        UNCLEAR
     } else if score > 0.0 {
-        Label::Positive
+        POSITIVE
     } else {
-        Label::Negative
+        NEGATIVE
     }
 }
 
@@ -233,6 +268,15 @@ fn scores(recording: &Recording, score: WindowScore) -> Result<(Vec<f64>, &'stat
     // to, the observation before stands for it.
     let reset = matches!(recording.after_last, AfterLast::Seen(_)).then_some(0.0);
     Ok((reset.into_iter().chain(column).collect(), source))
+}
+
+/// Whether the task is solved at each of so many observations.
+fn solved(recording: &Recording, observations: usize) -> Vec<bool> {
+    let reset = matches!(recording.after_last, AfterLast::Seen(_)).then_some(false);
+    let labels = recording.labels.iter().map(|label| *label == Some(true));
+    let mut solved: Vec<bool> = reset.into_iter().chain(labels).collect();
+    solved.resize(observations, false);
+    solved
 }
 
 /// The episode's own words, the user's, or the environment's: the prompt of the reward model.

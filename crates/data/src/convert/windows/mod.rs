@@ -29,6 +29,7 @@ use super::scan::scan;
 use super::split::{self, Split};
 use super::stored::KnownFile;
 use crate::recording::{BadFile, ChannelOrder, Item, Recordings, Rules};
+use crate::windows::Objective;
 use cut::Episode;
 use gather::Sample;
 pub use rows::window_prompt;
@@ -36,7 +37,9 @@ pub use rows::window_prompt;
 /// How windows are cut, labelled and chosen.
 #[derive(Clone, Debug)]
 pub struct WindowOptions {
-    /// Frames in a window.
+    /// What is asked about them. For all but the trend, a window is an episode so far, of which some frames are shown.
+    pub objective: Objective,
+    /// Frames in a window; of an episode so far, as many are shown, evenly spaced.
     pub window_size: usize,
     /// Frames from the start of one window to the start of the next.
     pub stride: usize,
@@ -118,6 +121,7 @@ impl Default for WindowOptions {
     /// RLinf's defaults.
     fn default() -> Self {
         Self {
+            objective: Objective::Trend,
             window_size: 5,
             stride: 1,
             delta_threshold: 0.05,
@@ -230,7 +234,7 @@ fn report(found: ScannedEpisodes, chosen: &ChosenWindows, leakage: Leakage, meta
     let count = |samples: &[Sample]| {
         let mut counts = BTreeMap::new();
         for sample in samples {
-            *counts.entry(sample.label.name()).or_default() += 1;
+            *counts.entry(sample.label).or_default() += 1;
         }
         counts
     };
@@ -263,6 +267,9 @@ fn find(
     let mut episodes: Vec<Episode> =
         scan.found.into_iter().flatten().filter(|episode| !episode.windows.is_empty()).collect();
     cut::tell_apart(&mut episodes);
+    if episodes.is_empty() && longest >= options.window_size {
+        return Err(ConvertError::NothingToAsk { path: raw.into(), objective: options.objective });
+    }
     if episodes.is_empty() {
         return Err(ConvertError::NoWindows { path: raw.into(), window_size: options.window_size, longest });
     }
@@ -281,9 +288,16 @@ fn choose(raw: &Path, episodes: &[Episode], options: &WindowOptions) -> Result<C
         let per_episode = split.val.len() as f64 / split.train.len().max(1) as f64;
         cap.map(|cap| ((cap as f64 * per_episode).round_ties_even() as usize).max(1))
     });
+    if options.objective == Objective::Preference && split.train.len() < 2 {
+        let (path, episodes, val_split) = (raw.into(), episodes.len(), options.val_split);
+        return Err(ConvertError::TooFewEpisodes { path, episodes, val_split });
+    }
     let train = gather::gather(episodes, &split.train, cap, options, &mut random);
     let eval = gather::gather(episodes, &split.val, eval_cap, options, &mut random);
-    Ok(ChosenWindows { split, train, eval })
+    match train.is_empty() {
+        true => Err(ConvertError::NothingToAsk { path: raw.into(), objective: options.objective }),
+        false => Ok(ChosenWindows { split, train, eval }),
+    }
 }
 
 /// Frames of the main view, each counted once however many windows it is in.
@@ -331,6 +345,13 @@ fn check(options: &WindowOptions) -> Result<(), ConvertError> {
             ConvertOption::TailUnclearRatio,
             options.tail_unclear_ratio.to_string(),
             "a share from 0 to 1",
+        );
+    }
+    if options.objective == Objective::Preference && !options.extra_views.is_empty() {
+        return wrong(
+            ConvertOption::ExtraViews,
+            format!("{:?}", options.extra_views),
+            "two clips are compared by the main view alone",
         );
     }
     if options.delta_threshold.is_nan() || options.delta_threshold < 0.0 {

@@ -10,6 +10,7 @@ use super::gather::Sample;
 use super::{ChosenWindows, ScannedEpisodes, WindowOptions};
 use crate::convert::leakage::Leakage;
 use crate::recording::Recordings;
+use crate::windows::Objective;
 
 /// One line of `segments.jsonl`.
 #[derive(Serialize)]
@@ -18,6 +19,9 @@ pub(super) struct Row<'a> {
     prompt: String,
     question: String,
     answer: &'static str,
+    /// Left out of RLinf's lines, which ask for the trend.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    objective: Option<Objective>,
     pkl_path: String,
     messages: [Message; 2],
     source_episode_path: String,
@@ -63,16 +67,16 @@ struct Supervision {
 impl<'a> Row<'a> {
     /// The line of a sample whose pickle is at `pickle`.
     pub(super) fn of(sample: &Sample, episode: &'a Episode, pickle: &Path, options: &WindowOptions) -> Self {
-        let (prompt, label) = (
-            window_prompt(&episode.task, options.window_size, options.extra_views.len()),
-            sample.label.name(),
-        );
+        let WindowOptions { objective, window_size, extra_views, .. } = options;
+        let prompt = objective.question(&episode.task, *window_size, extra_views.len());
+        let label = sample.label;
         let message =
             |role, text: &str| Message { role, content: [Text { r#type: "text", text: text.into() }] };
         Self {
             task: &episode.task,
             question: prompt.clone(),
             answer: label,
+            objective: Some(*objective).filter(|objective| *objective != Objective::Trend),
             pkl_path: pickle.display().to_string(),
             messages: [message("user", &prompt), message("assistant", label)],
             prompt,
@@ -155,6 +159,7 @@ struct DatasetInfo<'a> {
     skipped_files: Vec<String>,
     source: &'static str,
     score: &'static str,
+    objective: Objective,
     leakage: Leakage,
 }
 
@@ -202,6 +207,7 @@ pub(super) fn dataset_info(
         skipped_files: found.bad.iter().map(|bad| bad.path.display().to_string()).collect(),
         source: recordings.format.name(),
         score: options.score.name(),
+        objective: options.objective,
         leakage,
     };
     serde_json::to_value(info).unwrap_or_default()
@@ -211,8 +217,8 @@ pub(super) fn dataset_info(
 fn label_counts(samples: &[Sample]) -> Map<String, Value> {
     let mut counts = Map::new();
     for sample in samples {
-        let count = counts.get(sample.label.name()).and_then(Value::as_u64).unwrap_or(0);
-        counts.insert(sample.label.name().into(), (count + 1).into());
+        let count = counts.get(sample.label).and_then(Value::as_u64).unwrap_or(0);
+        counts.insert(sample.label.into(), (count + 1).into());
     }
     counts
 }

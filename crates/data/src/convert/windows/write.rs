@@ -83,7 +83,7 @@ pub(super) fn finish(
         let mut manifest = String::new();
         for sample in samples {
             let episode = &episodes[sample.episode];
-            let file = format!("{}.pkl", sample.name(episode));
+            let file = format!("{}.pkl", sample.name(episodes));
             split.staging.put(&file, &pickles)?;
             let line = python_json::line(&Row::of(sample, episode, &pickles.join(file), options));
             manifest.push_str(&line.unwrap_or_default());
@@ -112,18 +112,41 @@ fn write_item(
     let recordings = item.read().map_err(bad)?;
     let views = recordings.iter().map(|recording| cut::views(recording, item, source.options));
     let views: Vec<Vec<View>> = views.collect::<Result<_, FileProblem>>().map_err(bad)?;
+    let size = source.options.window_size;
     let written = samples.par_iter().map(|sample| {
         let episode = &source.episodes[sample.episode];
         let views = views.get(episode.origin.1).ok_or_else(|| known.changed())?;
-        let shown = show(sample, episode, views).ok_or_else(|| known.changed())?;
+        let mut shown = show(&sample.frames(size), episode, views).ok_or_else(|| known.changed())?;
+        if let Some((other, window)) = sample.other {
+            shown.extend(second_clip(source, other, &window.shown(size))?);
+        }
         tick();
-        write_sample(shown, sample, episode, folder, source.options)
+        write_sample(shown, sample, source, folder)
     });
     Ok(written.collect::<Result<Vec<_>, ConvertError>>()?.into_iter().flatten().collect())
 }
 
-/// The frames of a window by view; nothing where one is not as it was.
-fn show(sample: &Sample, episode: &Episode, views: &[View]) -> Option<Vec<Vec<(Array, Fingerprint)>>> {
+/// The frames of the clip that another is compared with, from its own file.
+fn second_clip(
+    source: &WindowSource<'_>,
+    episode: usize,
+    frames: &[usize],
+) -> Result<ShownViews, ConvertError> {
+    let episode = &source.episodes[episode];
+    let (known, item) = (&source.known[episode.origin.0], &source.items[episode.origin.0]);
+    known.check_unchanged()?;
+    let bad = |problem: FileProblem| ConvertError::BadFile { first: problem.in_file(&item.path), others: 0 };
+    let recordings = item.read().map_err(bad)?;
+    let recording = recordings.get(episode.origin.1).ok_or_else(|| known.changed())?;
+    let views = cut::views(recording, item, source.options).map_err(bad)?;
+    show(frames, episode, &views).ok_or_else(|| known.changed())
+}
+
+/// Frames by view, each with its fingerprint.
+type ShownViews = Vec<Vec<(Array, Fingerprint)>>;
+
+/// Frames of an episode by view; nothing where one is not as it was.
+fn show(shown: &[usize], episode: &Episode, views: &[View]) -> Option<ShownViews> {
     let view = |(frames, formats): (&View, &Vec<Option<PixelFormat>>)| {
         let image = |at: usize| {
             let (frame, format) = (frames.get(at)?.as_ref()?, formats.get(at)?.as_ref()?);
@@ -132,31 +155,36 @@ fn show(sample: &Sample, episode: &Episode, views: &[View]) -> Option<Vec<Vec<(A
             let fingerprint = Fingerprint::of(&pixels, format.shape());
             Some((Array::new(DType::U8, &format.shape(), pixels.into_owned()).ok()?, fingerprint))
         };
-        sample.frames().into_iter().map(image).collect()
+        shown.iter().map(|at| image(*at)).collect()
     };
     views.iter().zip(&episode.views).map(view).collect()
 }
 
 /// Writes one pickle; returns the fingerprints of the main view's frames.
 fn write_sample(
-    shown: Vec<Vec<(Array, Fingerprint)>>,
+    shown: ShownViews,
     sample: &Sample,
-    episode: &Episode,
+    source: &WindowSource<'_>,
     folder: &Path,
-    options: &WindowOptions,
 ) -> Result<Vec<FrameFingerprint>, ConvertError> {
+    let (options, episode) = (source.options, &source.episodes[sample.episode]);
     let mut entries = Vec::new();
     let mut fingerprints = Vec::new();
     for (view, images) in shown.into_iter().enumerate() {
         let (images, names): (Vec<Array>, Vec<Fingerprint>) = images.into_iter().unzip();
-        if view == 0 {
-            let frames = sample.frames().into_iter().map(|frame| (sample.episode, frame));
-            fingerprints = frames.zip(names).collect();
+        // Of the main view, and of a second clip's.
+        let clip = match (view, sample.other) {
+            (0, _) => Some((sample.episode, sample.frames(options.window_size))),
+            (_, Some((other, window))) => Some((other, window.shown(options.window_size))),
+            _ => None,
+        };
+        if let Some((episode, frames)) = clip {
+            fingerprints.extend(frames.into_iter().map(|frame| (episode, frame)).zip(names));
         }
         entries.push((view_key(view, options), PyValue::list(images.into_iter().map(PyValue::from))));
     }
     entries.extend([
-        ("label".into(), sample.label.name().into()),
+        ("label".into(), sample.label.into()),
         ("score".into(), sample.score().into()),
         ("source_episode_path".into(), PyValue::from(&*episode.path.display().to_string())),
         ("start_idx".into(), PyValue::Int(sample.window.start as i64)),
@@ -164,7 +192,7 @@ fn write_sample(
         ("augmentation".into(), sample.augmentation().map_or(PyValue::None, PyValue::from)),
     ]);
     let style = PickleStyle { protocol: Protocol::Five, tensors: TensorStyle::Numpy };
-    let path = folder.join(format!("{}.pkl", sample.name(episode)));
+    let path = folder.join(format!("{}.pkl", sample.name(source.episodes)));
     let bytes = pickle_bytes(&PyValue::dict(entries), style)?;
     fs::write(&path, bytes).map_err(|source| ConvertError::Write { path, source })?;
     Ok(fingerprints)

@@ -157,6 +157,7 @@ impl KernelRunner for CudaRunner {
         Ok(address)
     }
 
+    // SAFETY: what the trait asks of callers is all that is needed.
     unsafe fn write(&mut self, parts: &[(u64, &[u8])]) -> Result<(), GpuError> {
         self.bind()?;
         let total: usize = parts.iter().map(|(_, part)| part.len()).sum();
@@ -171,6 +172,7 @@ impl KernelRunner for CudaRunner {
         Ok(())
     }
 
+    // SAFETY: what the trait asks of callers is all that is needed.
     unsafe fn read(&mut self, parts: &mut [(u64, &mut [u8])]) -> Result<(), GpuError> {
         self.bind()?;
         let stream = self.gpu.stream.cu_stream();
@@ -207,6 +209,7 @@ impl KernelRunner for CudaRunner {
         Ok(())
     }
 
+    // SAFETY: what the trait asks of callers is all that is needed.
     unsafe fn launch(&mut self, launch: &Launch) -> Result<(), GpuError> {
         run(&mut self.gpu, launch)
     }
@@ -217,6 +220,7 @@ impl KernelRunner for CudaRunner {
         Ok(self.graphs.len() - 1)
     }
 
+    // SAFETY: what the trait asks of callers is all that is needed.
     unsafe fn run(&mut self, recorded: usize) -> Result<(), GpuError> {
         self.graphs[recorded].run()
     }

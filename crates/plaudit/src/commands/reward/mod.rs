@@ -30,7 +30,7 @@ pub enum Command {
     /// Tune a vision-language model to judge whether windows of frames show progress
     Sft(sft::Sft),
     /// Measure a reward model on labelled frames or windows
-    Eval(eval::Eval),
+    Eval(Box<eval::Eval>),
     /// Label the frames that a model is unsure about, until it is wrong rarely enough
     Label(Box<label::LabelCommand>),
     /// Find out whether a reward model can be trusted: a page, JSON, and an exit code

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use plaudit_core::{Emit, Event, Level};
-use plaudit_data::windows::{WindowRow, Windows};
+use plaudit_data::windows::{Objective, WindowRow, Windows};
 use plaudit_nn::classifier::Sharding;
 use plaudit_reward::metrics::LabelConfusion;
-use plaudit_reward::sft::{JudgeTraining, TrainableJudge, TrendMetrics, answers};
+use plaudit_reward::sft::{JudgeMetrics, JudgeTraining, ObjectiveMetrics, TrainableJudge, answers};
 use plaudit_reward::train::{Checkpoints, Progress, StopReason, TrainOutcome};
 
 use super::train::failure;
@@ -117,7 +117,7 @@ impl<'a> FirstRank<TrainableJudge<'a>> for FirstSftRank<'a> {
 
     fn prepare(&self, run: &mut Run, training: &mut JudgeTraining<'a>) -> Result<(), Failure> {
         let checkpoints = Checkpoints::in_folder(&run.checkpoints_directory());
-        if let Some(progress) = run.restore::<Progress<TrendMetrics>>()? {
+        if let Some(progress) = run.restore::<Progress<JudgeMetrics>>()? {
             let resumed = resume_point(self.loaded, &checkpoints, &progress)?;
             training.resume(progress, &resumed).map_err(failure)?;
         }
@@ -143,7 +143,8 @@ fn window_lines(data: &JudgeData) -> String {
         let file = row.pickle.file_name().unwrap_or_default().to_string_lossy();
         let mut question = DefaultHasher::new();
         row.prompt.hash(&mut question);
-        format!("{file}: {}, question {:x}\n", answers()[row.answer], question.finish())
+        let answer = row.objective.answers()[row.answer];
+        format!("{file}: {answer}, question {:x}\n", question.finish())
     };
     windows.flat_map(|windows| windows.rows().map(line)).collect()
 }
@@ -168,9 +169,16 @@ fn refuse_other_work(loaded: &LoadedConfig) -> Result<(), Failure> {
 /// What is trained on, and what a person should know about it.
 fn announce(run: &mut Run, data: &JudgeData, training: &JudgeTraining<'_>) {
     let count = |windows: &Windows| {
-        let labels = windows.balance();
-        let labels: Vec<String> = labels.iter().map(|(label, count)| format!("{count} {label}")).collect();
-        format!("{} windows ({})", windows.len(), labels.join(", "))
+        let label = |(label, count): (&str, usize)| format!("{count} {label}");
+        let labels =
+            |objective| windows.balance(objective).into_iter().map(label).collect::<Vec<_>>().join(", ");
+        let objectives: Vec<String> = match &windows.objectives()[..] {
+            [Objective::Trend] => vec![labels(Objective::Trend)],
+            several => {
+                several.iter().map(|objective| format!("{objective}: {}", labels(*objective))).collect()
+            }
+        };
+        format!("{} windows ({})", windows.len(), objectives.join("; "))
     };
     let measured =
         data.val.as_ref().map_or("no validation: the last model counts as the best".into(), |val| {
@@ -201,7 +209,7 @@ fn shared_episode(data: &JudgeData) -> Option<&str> {
 
 /// What a person reads when it is over.
 struct Summary {
-    outcome: TrainOutcome<TrendMetrics>,
+    outcome: TrainOutcome<JudgeMetrics>,
     folder: PathBuf,
 }
 
@@ -214,7 +222,7 @@ impl Summary {
             "step": best.map_or(progress.step, |best| best.step),
             "steps": progress.step,
             "stopped_early": self.outcome.reason == StopReason::NoImprovement,
-            "metrics": best.map(|best| best.metrics),
+            "metrics": best.map(|best| &best.metrics),
         });
         format!("{value}\n")
     }
@@ -234,26 +242,45 @@ impl Summary {
 }
 
 /// Metrics as lines, with the table of what was said about windows of each label.
-fn measured(metrics: &TrendMetrics) -> String {
-    let TrendMetrics { windows, loss, accuracy, balanced_accuracy, confusion } = metrics;
-    let lines = format!(
+fn measured(metrics: &JudgeMetrics) -> String {
+    match &metrics.objectives[..] {
+        [only] if only.objective == Objective::Trend => objective_lines(only),
+        several => {
+            several.iter().map(|found| format!("{}\n{}", found.objective, objective_lines(found))).collect()
+        }
+    }
+}
+
+fn objective_lines(found: &ObjectiveMetrics) -> String {
+    let ObjectiveMetrics { objective, windows, loss, accuracy, balanced_accuracy, mean_error, confusion } =
+        found;
+    let mut text = format!(
         "  windows           {windows}\n  balanced accuracy {balanced_accuracy:.4}\n  accuracy          {accuracy:.4}\n  \
          loss              {loss:.4}\n"
     );
-    lines + &confusion_table(confusion)
+    if let Some(error) = mean_error {
+        let _ = writeln!(text, "  mean error        {error:.4} of the task");
+    }
+    text + &confusion_rows(objective.answers(), confusion)
 }
 
 /// What was said about windows of each label.
 pub(super) fn confusion_table(confusion: &LabelConfusion) -> String {
+    confusion_rows(&answers(), &confusion.0)
+}
+
+fn confusion_rows(answers: &[&str], confusion: &[impl AsRef<[usize]>]) -> String {
+    // Words need more room than digits.
+    let width = answers.iter().map(|answer| answer.len()).max().unwrap_or(0).max(4) + 2;
     let mut text = format!("  {:<18}", "is \\ said");
-    answers().iter().for_each(|answer| {
-        let _ = write!(text, "{answer:>10}");
+    answers.iter().for_each(|answer| {
+        let _ = write!(text, "{answer:>width$}");
     });
     text.push('\n');
-    for (answer, row) in answers().iter().zip(confusion.0) {
+    for (answer, row) in answers.iter().zip(confusion) {
         let _ = write!(text, "  {answer:<18}");
-        row.iter().for_each(|count| {
-            let _ = write!(text, "{count:>10}");
+        row.as_ref().iter().for_each(|count| {
+            let _ = write!(text, "{count:>width$}");
         });
         text.push('\n');
     }

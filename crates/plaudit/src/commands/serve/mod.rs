@@ -38,6 +38,8 @@ use crate::run::{interrupted, listen_for_interrupts};
       --task 'Pick up the red cube.'
   plaudit serve logs/20260801-12:00:00-pickcube_trend_sft \\
       --task 'robot manipulation progress judgment'
+  plaudit serve classifier/checkpoints/best_model judge \\
+      --name classifier --name judge
   curl -s localhost:8000/v1/score \\
       -H 'Content-Type: application/octet-stream' \\
       -H 'X-Plaudit-Shape: 1,128,128,3' --data-binary @frame.rgb
@@ -46,19 +48,19 @@ use crate::run::{interrupted, listen_for_interrupts};
   server = OpenAI(base_url='http://127.0.0.1:8000/v1', api_key='secret')
   server.models.list()")]
 pub struct Command {
-    /// A model: a run, a checkpoint folder or a file of `reward train` or `reward sft`, or the Hugging Face folder of a
-    /// Qwen3-VL
-    #[arg(value_name = "MODEL")]
-    model: PathBuf,
+    /// Models: a run, a checkpoint folder or a file of `reward train` or `reward sft`, or the Hugging Face folder of a Qwen3-VL. Of
+    /// several, clients name the one they mean
+    #[arg(value_name = "MODEL", required = true)]
+    models: Vec<PathBuf>,
     /// The address to listen on; anything but this machine wants a token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     host: IpAddr,
     /// The port to listen on; 0 takes any free one
     #[arg(long, default_value_t = 8000)]
     port: u16,
-    /// What clients call the model [default: the name of its file or folder]
+    /// What clients call the model; once for each [default: the name of its file or folder]
     #[arg(long)]
-    name: Option<String>,
+    name: Vec<String>,
     /// The file that holds the token clients must show, instead of the variable PLAUDIT_TOKEN
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -115,6 +117,7 @@ pub struct Command {
 }
 
 /// What the user says about a model.
+#[derive(Clone)]
 struct ServeOptions {
     name: Option<String>,
     threshold: Option<f64>,
@@ -178,7 +181,7 @@ impl Command {
         let token = Token::find(self.token_file.as_deref())?;
         self.require_token(token.is_some())?;
         let options = ServeOptions {
-            name: self.name.clone(),
+            name: None,
             threshold: self.threshold,
             preparation: self.preparation.clone(),
             verbosity,
@@ -190,7 +193,8 @@ impl Command {
             int8: self.int8,
             device: self.device.choice(),
         };
-        let (model, described) = self.open(&options)?;
+        let opened = self.open_all(options)?;
+        let (models, described): (Vec<Arc<dyn Model>>, Vec<String>) = opened.into_iter().unzip();
         let settings = ServerSettings {
             address: SocketAddr::new(self.host, self.port),
             token: token.map(Token::into_inner),
@@ -202,10 +206,10 @@ impl Command {
             },
         };
         let open = settings.token.is_none();
-        let server = Server::bind(settings, model).map_err(|error| Failure::caused_by(&error))?;
+        let server = Server::bind(settings, models).map_err(|error| Failure::caused_by(&error))?;
         listen_for_interrupts();
         if !verbosity.quiet {
-            console::eprintln(&format!("serving {described}"));
+            described.iter().for_each(|model| console::eprintln(&format!("serving {model}")));
             if open && !self.host.is_loopback() {
                 console::eprintln(
                     "warning: anybody who can reach this address can use the model (--no-token)",
@@ -233,8 +237,36 @@ impl Command {
     }
 
     /// The model, by what is in its folder or file.
-    fn open(&self, options: &ServeOptions) -> Result<Opened, Failure> {
-        let found = ModelLocation::find(&self.model, None);
+    /// Opens every model by the name that it has.
+    fn open_all(&self, options: ServeOptions) -> Result<Vec<Opened>, Failure> {
+        let (models, names) = (self.models.len(), self.name.len());
+        if !self.name.is_empty() && names != models {
+            let message = format!("{names} names for {models} models");
+            return Err(Failure::usage(message, "give --name once for each, in their order".to_string()));
+        }
+        if models > 1 {
+            let flags = [
+                ("--threshold", options.threshold.is_some()),
+                ("--lora", options.lora.is_some()),
+                ("--task", options.task.is_some()),
+                ("--cameras", options.cameras.is_some()),
+            ];
+            let flags = [&flags[..], &options.preparation.given()].concat();
+            if let Some((flag, _)) = flags.iter().find(|(_, given)| *given) {
+                let help = "serve that model by itself".to_string();
+                return Err(Failure::usage(format!("{flag} is for one model, and there are several"), help));
+            }
+        }
+        let names = self.name.iter().cloned().map(Some).chain(std::iter::repeat(None));
+        let open = |(path, name): (&PathBuf, Option<String>)| {
+            self.open(path, &ServeOptions { name, ..options.clone() }, models > 1)
+        };
+        self.models.iter().zip(names).map(open).collect()
+    }
+
+    /// Opens a model. What is said about vision-language models does not concern a classifier `beside` one.
+    fn open(&self, path: &Path, options: &ServeOptions, beside: bool) -> Result<Opened, Failure> {
+        let found = ModelLocation::find(path, None);
         match found.map_err(|error| unopened(error.into()))? {
             ModelLocation::VisionLanguage(folder) => {
                 let flags = [("--threshold", options.threshold.is_some())];
@@ -242,7 +274,7 @@ impl Command {
                     &[&flags[..], &options.preparation.given()].concat(),
                     "a vision-language model",
                 )?;
-                let model = judge::open(&self.model, folder, options)?;
+                let model = judge::open(path, folder, options)?;
                 let described = model.described();
                 Ok((model, described))
             }
@@ -250,8 +282,8 @@ impl Command {
                 let flags = [
                     ("--lora", options.lora.is_some()),
                     ("--task", options.task.is_some()),
-                    ("--bf16", options.bf16),
-                    ("--int8", options.int8),
+                    ("--bf16", options.bf16 && !beside),
+                    ("--int8", options.int8 && !beside),
                     ("--cameras", options.cameras.is_some()),
                 ];
                 ServeOptions::refuse(&flags, "an image classifier")?;

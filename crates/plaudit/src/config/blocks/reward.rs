@@ -71,6 +71,11 @@ choice! {
         /// TOPReward: the log-probability that a model which was tuned for nothing calls the task done (`True`). Windows should hold the
         /// episode so far: `history_size` at least as long as an episode.
         Topreward = "topreward",
+        /// How far the episode so far is, from 0 to 1: the expected digit of a judge that was tuned for progress. Windows should hold
+        /// the episode so far.
+        Progress = "progress",
+        /// The probability that the episode so far is a success, of a judge that was tuned for it. Windows should hold the episode so far.
+        Success = "success",
     }
 }
 
@@ -453,7 +458,7 @@ block! {
         infer_micro_batch_size: u64 = 0,
         /// Judge: how its answer is read.
         readout: Readout = Readout::Logits,
-        /// Judge, with `readout: words`: the words, each of which must begin with another token, such as `[Yes, No]`.
+        /// Judge, with `readout: words`: the words, each of which must begin with another token, such as `["Yes", "No"]`.
         words: Vec<String> = Vec::new(),
         /// Judge, with `readout: words`: what each word is worth (with `word_measure: expected_score`).
         word_values: Vec<f64> = Vec::new(),

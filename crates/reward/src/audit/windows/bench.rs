@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use plaudit_data::windows::{WindowFrame, WindowReadOptions, WindowViews, Windows};
+use plaudit_data::windows::{Objective, WindowFrame, WindowReadOptions, WindowViews, Windows};
 
 use super::{ScoredWindows, WindowChange, disturbed_window};
 use crate::audit::{AuditError, OnScored};
@@ -40,7 +40,7 @@ impl JudgeBench {
         let reading = WindowReadOptions {
             prompt_key: "prompt".into(),
             answer_key: "answer".into(),
-            answers: answers().map(String::from).into(),
+            objectives: vec![Objective::Trend],
             data_root: data.first().filter(|path| path.is_dir()).cloned(),
             views,
         };

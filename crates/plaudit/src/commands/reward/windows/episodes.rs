@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use plaudit_core::Seed;
-use plaudit_nn::qwen3_vl::PromptLayout;
+use plaudit_data::windows::Objective;
+use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout};
 use plaudit_reward::audit::Interval;
 use plaudit_reward::dataset::Frames;
 use plaudit_reward::metrics::{EpisodeScores, ProgressIntervals};
 use plaudit_reward::open::{OpenOptions, OpenVlm};
 use plaudit_reward::sft::DEFAULT_FPS;
 use plaudit_reward::trend::{
-    EpisodeJudge, EpisodeReadout, EpisodeValues, JudgeFolder, LocalVlm, ReadoutSettings, TOPREWARD_PROMPT,
-    WordMeasure, WordReadout, mean_interval,
+    AnswerPlace, EpisodeJudge, EpisodeReadout, EpisodeValues, JudgeFolder, LocalVlm, PREFIX_FPS,
+    PrefixFormat, ReadoutSettings, TOPREWARD_PROMPT, WindowFormat, WordMeasure, WordReadout, mean_interval,
 };
 use serde_json::json;
 
@@ -39,12 +40,29 @@ pub(in super::super) enum Readout {
     Trend,
     /// TOPReward: log P(True) that the episode so far completes the task, by a model that was tuned for nothing
     Topreward,
+    /// How far the episode so far is: the expected digit, of a judge tuned for progress
+    Progress,
+    /// Whether the episode so far is a success: the probability of yes, of a judge tuned for success
+    Success,
     /// A number of the episode so far, from how likely words of your own are
     Words,
     /// Generative value learning: percentages of frames in random order, in words
     Gvl,
     /// Which of two episodes gets further: a solved one and a failed one
     Preference,
+}
+
+impl Readout {
+    /// What a judge would be tuned for that is read so.
+    fn objective(self) -> Option<Objective> {
+        match self {
+            Self::Trend => Some(Objective::Trend),
+            Self::Progress => Some(Objective::Progress),
+            Self::Success => Some(Objective::Success),
+            Self::Preference => Some(Objective::Preference),
+            Self::Topreward | Self::Words | Self::Gvl => None,
+        }
+    }
 }
 
 /// What is said about episodes and how a judge is asked about them.
@@ -135,7 +153,8 @@ impl EpisodeEvalRun<'_> {
     /// The cameras that the judge was tuned with; else the main one.
     fn frames(&self, model: &LocalVlm, bar: &ProgressBar) -> Result<Frames, Failure> {
         let cameras = model.window_format().map_or(1, |window| window.cameras);
-        let keys: &[&str] = match self.asked.main_view || cameras < 2 {
+        let is_main = self.asked.main_view || self.readout == Readout::Preference || cameras < 2;
+        let keys: &[&str] = match is_main {
             true => &["main_images"],
             false => &["main_images", "extra_view_images"],
         };
@@ -166,13 +185,34 @@ impl EpisodeEvalRun<'_> {
             model,
             layout: card.and_then(|card| card.prompt_layout).unwrap_or(PromptLayout::VideosFirst),
             points: self.episodes.points as usize,
-            max_frames: self.episodes.max_frames as usize,
-            readout: self.episode_readout(model, tuned.filter(|_| self.episodes.task.is_none()))?,
+            prefix: self.prefix_format(model),
+            readout: self.episode_readout(model, &task, tuned.filter(|_| self.episodes.task.is_none()))?,
             task,
         })
     }
 
-    fn episode_readout(&self, model: &LocalVlm, tuned: Option<&String>) -> Result<EpisodeReadout, Failure> {
+    /// As in the tuning, where the judge was tuned for what it is asked.
+    fn prefix_format(&self, model: &LocalVlm) -> PrefixFormat {
+        let tuned = model
+            .card()
+            .zip(self.readout.objective())
+            .and_then(|(card, objective)| card.window.filter(|_| card.objectives.contains(&objective)));
+        match tuned {
+            Some(WindowFormat { frames, fps, sampling, .. }) => PrefixFormat { frames, fps, sampling },
+            None => PrefixFormat {
+                frames: self.episodes.max_frames as usize,
+                fps: PREFIX_FPS,
+                sampling: FrameSampling::All,
+            },
+        }
+    }
+
+    fn episode_readout(
+        &self,
+        model: &LocalVlm,
+        task: &str,
+        tuned: Option<&String>,
+    ) -> Result<EpisodeReadout, Failure> {
         let EpisodeArgs { prompt, words, word_values, word_measure, .. } = self.episodes;
         if self.readout != Readout::Words && (prompt.is_some() || !words.is_empty()) {
             let message = "--prompt and --words are for --readout words";
@@ -194,6 +234,7 @@ impl EpisodeEvalRun<'_> {
             }
             Readout::Topreward => Ok(EpisodeReadout::Words {
                 prompt: TOPREWARD_PROMPT.into(),
+                answer: AnswerPlace::SameTurn,
                 readout: WordReadout::topreward(),
             }),
             Readout::Words => {
@@ -205,10 +246,25 @@ impl EpisodeEvalRun<'_> {
                 let measure = word_measure.unwrap_or(WordMeasure::Probability);
                 let readout = WordReadout::new(words.clone(), word_values.clone(), measure, 1.0);
                 let readout = readout.map_err(|error| Failure::usage(error.to_string(), None))?;
-                Ok(EpisodeReadout::Words { prompt, readout })
+                Ok(EpisodeReadout::Words { prompt, answer: AnswerPlace::NextTurn, readout })
             }
+            Readout::Progress => Ok(self.of_objective(Objective::Progress, model, task)),
+            Readout::Success => Ok(self.of_objective(Objective::Success, model, task)),
             // Two clips are compared whatever is asked of one.
             Readout::Gvl | Readout::Preference => Ok(EpisodeReadout::Gvl),
+        }
+    }
+
+    fn of_objective(&self, objective: Objective, model: &LocalVlm, task: &str) -> EpisodeReadout {
+        let PrefixFormat { frames, .. } = self.prefix_format(model);
+        let extra_views = model.window_format().map_or(0, |window| window.cameras - 1);
+        match WordReadout::of_objective(objective) {
+            Some(readout) => EpisodeReadout::Words {
+                prompt: objective.question(task, frames, extra_views),
+                answer: AnswerPlace::NextTurn,
+                readout,
+            },
+            None => EpisodeReadout::Gvl,
         }
     }
 

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use plaudit_data::convert::window_prompt;
 use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout};
 use plaudit_reward::sft::DEFAULT_FPS;
-use plaudit_reward::trend::{self, Conversation, JudgeCard, Video};
+use plaudit_reward::trend::{self, AnswerPlace, Conversation, JudgeCard, Video};
 use plaudit_serve::{ApiError, Chat, ChatMessage, ContentPart, FrameBlock, Image, Role};
 
 /// How a judge is asked.
@@ -72,19 +72,31 @@ impl AskedAs {
             Some(false) => FrameSampling::All,
             None => self.sampling,
         };
-        let system = system.map(|message| words(message).into());
+        let system: Option<Cow<'_, str>> = system.map(|message| words(message).into());
         let has_videos = asked.parts.iter().any(|part| matches!(part, ContentPart::Video(_)));
         let images: Vec<&Image> = asked.parts.iter().filter_map(image_of).collect();
+        let answer = match chat.options.continues_question {
+            true => AnswerPlace::SameTurn,
+            false => AnswerPlace::NextTurn,
+        };
+        let in_order =
+            || Conversation { system: system.clone(), parts: self.in_order(asked, sampling), answer };
         let parts = match self.cameras {
+            _ if answer == AnswerPlace::SameTurn && has_videos => return Ok(in_order()),
             Some(cameras) if !has_videos && !images.is_empty() => {
                 self.regrouped(&images, cameras, sampling)?
             }
             _ if has_videos && self.layout.is_some() => {
                 asked.parts.iter().filter_map(|part| self.shown(part, sampling)).collect()
             }
-            _ => return Ok(Conversation { system, parts: self.in_order(asked, sampling) }),
+            _ => return Ok(in_order()),
         };
-        Ok(Conversation { system, parts: self.with_words(parts, words(asked)) })
+        let parts = match answer {
+            // Words that the answer finishes stand last.
+            AnswerPlace::SameTurn => [parts, vec![trend::ContentPart::Text(words(asked))]].concat(),
+            AnswerPlace::NextTurn => self.with_words(parts, words(asked)),
+        };
+        Ok(Conversation { system, parts, answer })
     }
 
     /// Images as the videos of cameras: all frames of the first, then all of the next.
@@ -178,7 +190,8 @@ impl AskedAs {
                 let (fps, sampling) = (self.fps, self.sampling);
                 trend::ContentPart::Video(Video { frames: frames.to_vec(), fps, sampling })
             });
-            Conversation { system: None, parts: self.with_words(videos.collect(), question.clone()) }
+            let parts = self.with_words(videos.collect(), question.clone());
+            Conversation { system: None, parts, answer: AnswerPlace::NextTurn }
         };
         Ok(images.chunks(views * frames).map(asked).collect())
     }
@@ -257,6 +270,11 @@ mod tests {
         let mut asked = chat(vec![ContentPart::Video(video), words()]);
         asked.options.samples_frames = Some(true);
         assert_eq!(told(&tuned.conversation(&asked).unwrap()), ["Well?", "video [7, 8] at 5, Sampled"]);
+
+        // A statement that the answer finishes stands last, whatever the judge is used to.
+        asked.options.continues_question = true;
+        let open = tuned.conversation(&asked).unwrap();
+        assert_eq!((told(&open)[1].as_str(), open.answer), ("Well?", AnswerPlace::SameTurn));
 
         // Frames as bytes are asked about as in the tuning, too.
         let block = FrameBlock { leading: vec![1, 2, 2], height: 1, width: 1, pixels: (0..12).collect() };

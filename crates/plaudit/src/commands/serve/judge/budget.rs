@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use plaudit_nn::qwen3_vl::{FrameSampling, QuestionSize, VlmError};
-use plaudit_reward::trend::{ContentPart, Conversation, LocalVlm, RgbImage, Video};
+use plaudit_reward::trend::{AnswerPlace, ContentPart, Conversation, LocalVlm, RgbImage, Video};
 use plaudit_serve::{ApiError, Cost};
 
 /// Bytes of text beyond which a token cannot be long enough: it is not even tokenized.
@@ -122,5 +122,6 @@ fn probe(side: usize) -> Conversation<'static> {
         pixels: Cow::Owned((0..side * side * 3).map(|at| ((at + level) % 251) as u8).collect()),
     };
     let video = Video { frames: vec![frame(0), frame(1)], fps: 2.0, sampling: FrameSampling::All };
-    Conversation { system: None, parts: vec![ContentPart::Video(video), ContentPart::Text("Well?".into())] }
+    let parts = vec![ContentPart::Video(video), ContentPart::Text("Well?".into())];
+    Conversation { system: None, parts, answer: AnswerPlace::NextTurn }
 }
