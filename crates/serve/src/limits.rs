@@ -23,7 +23,7 @@ pub struct Limits {
     pub header_time: Duration,
     /// How long a client may take for the body.
     pub body_time: Duration,
-    /// How long a body may stall: after this, it must have come at [`MIN_BODY_RATE`] on average.
+    /// How long a body may stall: after this, it must have come fast enough on average.
     pub stall_time: Duration,
     /// How long an answer may take.
     pub answer_time: Duration,
