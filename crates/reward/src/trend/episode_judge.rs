@@ -203,7 +203,7 @@ impl EpisodeJudge<'_> {
         frames: &Frames,
         [first, second]: [&[usize]; 2],
     ) -> Result<Option<f64>, RewardModelError> {
-        let readout = WordReadout::preference();
+        let Some(readout) = WordReadout::of_objective(Objective::Preference) else { return Ok(None) };
         let question = Objective::Preference.question(&self.task, self.prefix.frames, 0);
         let clip = |episode: &[usize]| self.prefix(frames, episode).into_iter().take(1);
         let asked = [[first, second], [second, first]]

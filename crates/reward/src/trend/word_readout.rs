@@ -95,16 +95,6 @@ impl WordReadout {
         Some(Self { words, values, measure, temperature: 1.0 })
     }
 
-    /// Which of two clips: the probability of the first.
-    pub(super) fn preference() -> Self {
-        Self {
-            words: vec!["first".into(), "second".into()],
-            values: Vec::new(),
-            measure: WordMeasure::Probability,
-            temperature: 1.0,
-        }
-    }
-
     /// The words.
     #[must_use]
     pub fn words(&self) -> &[String] {
