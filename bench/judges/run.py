@@ -272,7 +272,7 @@ def readout_table(of_task):
             auc = [value(one, "prefers_solved") if "pairs" in one else value(one, "progress", "last_frame_auc") for one in found]
             rows = [rows_of(jobs, readout, kind) for jobs in of_task if results(jobs, f"eval_{readout}")]
             cells = [over_seeds([value(one, "progress", "voc") for one in found]), over_seeds(auc),
-                     over_seeds(map(balanced_accuracy, rows)), over_seeds(answers),
+                     over_seeds([one.get("progress", {}).get("balanced_accuracy") for one in found]), over_seeds(answers),
                      over_seeds([1e3 * one["seconds_per_question"] for one in found], 1), over_seeds(map(share_unread, rows))]
             print(f"| {title} | {kind} | " + " | ".join(cells) + " |")
 
@@ -286,20 +286,6 @@ def rows_of(jobs, readout, kind):
 def share_unread(rows):
     """The share of answers without a number."""
     return sum(row.get("value", row.get("prefers_solved")) == "" for row in rows) / len(rows)
-
-
-def balanced_accuracy(rows):
-    """Of the last values of episodes as a classifier of success. The threshold is that of the other half of the episodes, so that no
-    episode chooses its own; None without two solved and two failed ones."""
-    last = {row["episode"]: (float(row["value"]), row["success"] == "1") for row in rows if row.get("value")}
-    solved, failed = ([value for value, success in last.values() if success == kind] for kind in [True, False])
-    if len(solved) < 2 or len(failed) < 2:
-        return None
-    halves = [(solved[at::2], failed[at::2]) for at in range(2)]
-    accuracy = lambda threshold, solved, failed: (statistics.mean(value > threshold for value in solved)
-                                                  + statistics.mean(value <= threshold for value in failed)) / 2
-    best = lambda solved, failed: max([min(solved + failed) - 1, *solved, *failed], key=lambda threshold: accuracy(threshold, solved, failed))
-    return statistics.mean(accuracy(best(*other), *half) for half, other in [halves, halves[::-1]])
 
 
 def success_curve(run):

@@ -4,7 +4,7 @@
     python bench/labels/run.py PLAUDIT FOLDER --table        # what is there already
 
 Of every seed: a weak classifier, trained on a script that nearly always succeeds; a pool of play that it has not seen, by the same
-script with much more noise, which often fails; and held-out play of the same kind. `plaudit reward label --labels recorded` chooses
+script with much more noise, which often fails; and held-out play of the same kind. `plaudit reward label --annotator recorded` chooses
 frames of the pool, actively and at random. After 50, 100 and 200 labels the classifier is trained anew from the same start with all
 labels so far (`reward train --from START --add LABELS`, always as many steps), measured on the held-out play, and chooses the next
 frames. What is done already is not done again, so that a stopped call can be repeated.
@@ -58,7 +58,7 @@ class Seed:
         return json.loads(path.read_text())["metrics"]
 
     def label(self, order, count, model):
-        words = ["-q", "reward", "label", model, "pool", "--labels", "recorded", "--order", order, "--count", count, "--check-every", 0,
+        words = ["-q", "reward", "label", model, "pool", "--annotator", "recorded", "--order", order, "--count", count, "--check-every", 0,
                  "--seed", self.seed, "--output-dir", f"labels_{order}", "--json"]
         return json.loads(self.run(*words))["labels"]
 

@@ -88,10 +88,16 @@ pub enum ErrorKind {
         expected: String,
     },
     /// An override asks for several runs.
-    #[error("`{text}` asks for a sweep, and sweeps are not supported")]
+    #[error("`{text}` is a sweep: it stands for several values, and a run has one")]
     Sweep {
         /// The override as given.
         text: String,
+    },
+    /// A sweep has a function whose values cannot be listed.
+    #[error("`{function}()` is not supported in a sweep")]
+    UnsupportedSweep {
+        /// The function.
+        function: String,
     },
     /// An override names a key that is not in the configuration.
     #[error("could not override `{key}`: no such key")]

@@ -40,8 +40,8 @@
 //!
 //! # What it is not
 //!
-//! It opens no file, reads no environment variable and prints nothing: the caller passes [`Sources`]. It runs
-//! no sweeps and launches no jobs. Settings of Hydra itself are accepted and listed in
+//! It opens no file, reads no environment variable and prints nothing: the caller passes [`Sources`]. It takes
+//! sweeps apart ([`parse_sweep`]) and launches no jobs. Settings of Hydra itself are accepted and listed in
 //! [`Composition::ignored`]; only `hydra.searchpath` has an effect. Structured configs and `pkg://` paths are
 //! Python and stay there.
 //!
@@ -58,6 +58,7 @@
 mod apply;
 mod compose;
 pub mod de;
+mod decimal;
 mod defaults;
 pub mod error;
 mod grammar;
@@ -83,6 +84,7 @@ pub use compose::{Composition, Request, compose};
 pub use de::from_node;
 pub use error::{ComposeError, ErrorKind, Result, Texts};
 pub use node::{COMMAND_LINE, Key, Map, Node, Origin, Value};
+pub use overrides::{SweepOverride, parse_sweep};
 pub use resolvers::RESOLVERS;
 pub use sources::{MemorySources, Sources};
 pub use yaml::parse_yaml;

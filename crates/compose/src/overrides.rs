@@ -1,11 +1,15 @@
 //! Hydra's override grammar: `key=value`, `+key=value`, `++key=value`, `~key`, for keys and config groups.
 
+mod sweep;
+
 use crate::error::{ComposeError, ErrorKind, Result, did_you_mean};
 use crate::grammar::{is_key_token, join_tokens, scalar_key};
 use crate::node::{COMMAND_LINE, Key, Map, Node, Origin, Value};
 use crate::python;
 use crate::scan::{self, Kind};
 use crate::sort::sorted;
+
+pub use sweep::{SweepOverride, parse_sweep};
 
 /// Values nested beyond this are refused rather than risking the stack.
 const MAX_DEPTH: usize = 64;
@@ -14,7 +18,7 @@ const MAX_DEPTH: usize = 64;
 const CASTS: [&str; 4] = ["bool", "float", "int", "str"];
 const FUNCTIONS: [&str; 5] = ["bool", "float", "int", "sort", "str"];
 const COMMA: &str = "for a list write [a,b]; for text with a comma put it in quotes inside the argument; for several \
-                     values start one run for each";
+                     values run a sweep";
 const SWEEPS: [&str; 6] = ["choice", "glob", "interval", "range", "shuffle", "tag"];
 
 /// What an override does.
@@ -315,7 +319,7 @@ impl<'t> Parser<'t> {
         if SWEEPS.contains(&name) {
             return Err(self.sweep(match name {
                 "shuffle" => "it orders the list at random; write the list in the order you want: [a,b]",
-                _ => "it stands for several values; start one run for each, as in `for x in 1 2; do plaudit … key=$x; done`",
+                _ => "it stands for several values: give one here",
             }));
         }
         if !FUNCTIONS.contains(&name) {

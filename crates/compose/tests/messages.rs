@@ -108,23 +108,23 @@ fn overrides() {
     check(
         config,
         &["lr=1,2"],
-        "command line: `lr=1,2` asks for a sweep, and sweeps are not supported\n\
+        "command line: `lr=1,2` is a sweep: it stands for several values, and a run has one\n\
          hint: for a list write [a,b]; for text with a comma put it in quotes inside the argument; for several values \
-         start one run for each",
+         run a sweep",
         "lr=1,2",
     );
     check(
         config,
         &["lr=sort(3,1)"],
-        "command line: `lr=sort(3,1)` asks for a sweep, and sweeps are not supported\n\
+        "command line: `lr=sort(3,1)` is a sweep: it stands for several values, and a run has one\n\
          hint: to sort a list, put it in brackets: sort([b,a])",
         "lr=sort(3,1)",
     );
     check(
         config,
         &["lr=range(1,4)"],
-        "command line: `lr=range(1,4)` asks for a sweep, and sweeps are not supported\n\
-         hint: it stands for several values; start one run for each, as in `for x in 1 2; do plaudit … key=$x; done`",
+        "command line: `lr=range(1,4)` is a sweep: it stands for several values, and a run has one\n\
+         hint: it stands for several values: give one here",
         "lr=range(1,4)",
     );
     check(config, &["~nope"], "command line: nope: could not delete `nope`: it does not exist", "~nope");

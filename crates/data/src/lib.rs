@@ -6,14 +6,22 @@
 //! What this crate is not: it knows no tensors and no neural networks, and it trusts no file.
 
 pub mod convert;
+mod decompress;
 pub mod demonstrations;
 pub mod episode;
+pub mod export;
 mod file_lock;
+mod hdf5;
 pub mod inspect;
 pub mod labelled;
 pub mod labelling;
 pub mod lerobot;
+mod mcap;
+mod protobuf;
 pub mod recording;
 pub mod replay_buffer;
+mod rlds;
 pub mod store;
+pub mod video;
 pub mod windows;
+mod zarr;

@@ -17,6 +17,10 @@ type Samples = Vec<(Vec<u8>, i64)>;
 
 const SHAPE: [usize; 3] = [4, 5, 3];
 
+fn skipping() -> Rules {
+    Rules { bad_files: BadFiles::Skip, ..Rules::default() }
+}
+
 /// An image that differs from all others.
 fn image(number: usize) -> Array {
     shaped(&SHAPE, number)
@@ -114,7 +118,10 @@ fn message(bad: &PyValue, options: &ImageOptions) -> String {
     save(&raw.path().join("z.pkl"), bad);
     let text = convert_with(raw.path(), options).unwrap_err().to_string();
     assert!(text.contains("z.pkl: "), "{text}");
-    let skip = ImageOptions { bad_files: BadFiles::Skip, ..options.clone() };
+    let skip = ImageOptions {
+        rules: Rules { bad_files: BadFiles::Skip, ..options.rules.clone() },
+        ..options.clone()
+    };
     let (report, pairs) = convert_with(raw.path(), &skip).unwrap();
     assert_eq!((report.skipped.len(), pairs.len()), (1, 20));
     assert!(report.metadata["skipped_files"][0].as_str().unwrap().ends_with("z.pkl"));
@@ -293,7 +300,7 @@ fn a_file_that_is_cut_short() {
     let error = convert_with(raw.path(), &all()).unwrap_err();
     assert!(matches!(error, ConvertError::BadFile { others: 0, .. }), "{error}");
     assert!(error.to_string().contains("e1.pkl: byte "), "{error}");
-    let options = ImageOptions { bad_files: BadFiles::Skip, ..all() };
+    let options = ImageOptions { rules: skipping(), ..all() };
     let (report, pairs) = convert_with(raw.path(), &options).unwrap();
     assert_eq!((report.skipped.len(), pairs.len()), (1, 20));
 }
@@ -424,7 +431,7 @@ fn all_files_bad() {
     for name in ["a.pkl", "b.pkl"] {
         std::fs::write(raw.path().join(name), b"not a pickle").unwrap();
     }
-    let options = ImageOptions { bad_files: BadFiles::Skip, ..all() };
+    let options = ImageOptions { rules: skipping(), ..all() };
     let text = convert_with(raw.path(), &options).unwrap_err().to_string();
     assert!(text.starts_with("none of the 2 files in ") && text.contains("a.pkl: byte"), "{text}");
 }
@@ -516,6 +523,6 @@ fn a_reward_that_is_no_number() {
     let main_only = WindowOptions { extra_views: vec![], ..WindowOptions::default() };
     let text = windows(raw.path(), &main_only).unwrap_err().to_string();
     assert!(text.contains("z.pkl: rewards[0] is NaN, not one finite number"), "{text}");
-    let report = windows(raw.path(), &WindowOptions { bad_files: BadFiles::Skip, ..main_only }).unwrap();
+    let report = windows(raw.path(), &WindowOptions { rules: skipping(), ..main_only }).unwrap();
     assert_eq!(report.skipped.len(), 1);
 }

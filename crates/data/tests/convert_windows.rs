@@ -8,6 +8,7 @@ use plaudit_core::{End, FrameShape};
 use plaudit_data::convert::{BadFiles, WindowOptions, convert_windows};
 use plaudit_data::episode::as_python::as_pickle;
 use plaudit_data::episode::{CameraTrack, Episode, Timestep};
+use plaudit_data::recording::Rules;
 use plaudit_pyfiles::{self as pyfiles, PickleStyle, PyValue};
 use serde_json::Value;
 
@@ -141,7 +142,11 @@ fn pickles_say_what_rlinf_reads() {
 fn other_views_are_a_choice() {
     let out = tempfile::tempdir().unwrap();
     let convert = |extra_views: Vec<usize>| {
-        let options = WindowOptions { extra_views, bad_files: BadFiles::Skip, ..Default::default() };
+        let options = WindowOptions {
+            extra_views,
+            rules: Rules { bad_files: BadFiles::Skip, ..Rules::default() },
+            ..Default::default()
+        };
         convert_windows(&fixture("episodes_numpy"), out.path(), &options, &|_| {}).unwrap();
         let manifest = std::fs::read_to_string(out.path().join("train/segments.jsonl")).unwrap();
         let row: Value = serde_json::from_str(manifest.lines().next().unwrap()).unwrap();
@@ -194,7 +199,11 @@ fn episodes_of_another_size_are_named() {
     write("c_success.pkl", 24);
     let out = tempfile::tempdir().unwrap();
     let convert = |bad_files| {
-        let options = WindowOptions { extra_views: vec![], bad_files, ..Default::default() };
+        let options = WindowOptions {
+            extra_views: vec![],
+            rules: Rules { bad_files, ..Rules::default() },
+            ..Default::default()
+        };
         convert_windows(raw.path(), out.path(), &options, &|_| {})
     };
     let error = convert(BadFiles::Stop).unwrap_err().to_string();

@@ -415,26 +415,31 @@ fn replay_buffers_are_inspected_trajectory_by_trajectory() {
     assert!(error.to_string().contains("names trajectory 0, which is not there"), "{error}");
 }
 
-/// A dataset of version 2 whose images are in videos.
+/// A dataset of version 2 whose images are in videos of a codec that nothing decodes.
 fn with_videos(root: &Path) {
+    let source = "tests/lerobot/v21_video_av1/videos/chunk-000/observation.images.front/episode_000000.mp4";
+    let mut video = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(source)).unwrap();
+    let at = video.windows(4).rposition(|word| word == b"av01").unwrap();
+    video[at..at + 4].copy_from_slice(b"xx99");
     fs::create_dir_all(root.join("meta")).unwrap();
     let info = r#"{"codebase_version": "v2.1", "fps": 10, "robot_type": "panda", "chunks_size": 1000,
         "total_episodes": 2, "total_frames": 30, "total_tasks": 1, "total_chunks": 1,
         "data_path": "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet",
         "video_path": "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4",
         "features": {"image": {"dtype": "video", "shape": [64, 48, 3], "names": ["height", "width", "channel"],
-            "info": {"video.codec": "av1"}},
+            "info": {"video.codec": "xx99"}},
         "state": {"dtype": "float32", "shape": [7], "names": ["state"]}}}"#;
     fs::write(root.join("meta/info.json"), info).unwrap();
     let lines = "{\"episode_index\": 0, \"length\": 10}\n{\"episode_index\": 1, \"length\": 20}\n";
     fs::write(root.join("meta/episodes.jsonl"), lines).unwrap();
+    fs::write(root.join("meta/tasks.jsonl"), "{\"task_index\": 0, \"task\": \"lift\"}\n").unwrap();
     for episode in 0..2 {
         for file in [
             format!("data/chunk-000/episode_{episode:06}.parquet"),
             format!("videos/chunk-000/image/episode_{episode:06}.mp4"),
         ] {
             fs::create_dir_all(root.join(&file).parent().unwrap()).unwrap();
-            fs::write(root.join(file), "frames").unwrap();
+            fs::write(root.join(file), &video).unwrap();
         }
     }
 }
@@ -450,7 +455,7 @@ fn of_videos_the_metadata_is_read_and_the_files_are_looked_for() {
     assert_eq!((report.cameras[0].sizes[0].shape, report.state_widths[0].width), ([64, 48, 3], 7));
     assert_eq!(kinds(&report), [Suspicion::MetadataOnly]);
     let said = &report.findings[0].examples[0];
-    assert!(said.contains("image is a video (av1)") && said.contains("cannot be decoded yet"), "{said}");
+    assert!(said.contains("image is a video (xx99)") && said.contains("nothing here decodes it"), "{said}");
     let found = verify(root, &|_, _| {}).unwrap();
     assert!(found.is_whole() && found.unchecked[0].contains("2 video files"), "{found:?}");
 

@@ -31,7 +31,7 @@ fn refused(path: &Path) -> String {
 fn contents(data: &LabelledData, picks: &[FramePick]) -> Vec<(Vec<u8>, bool)> {
     let frame = |pick: &FramePick| {
         let frame = data.frame(*pick);
-        (frame.images[0].pixels().into_owned(), frame.success)
+        (frame.images[0].pixels().unwrap().into_owned(), frame.success)
     };
     picks.iter().map(frame).collect()
 }
@@ -89,7 +89,7 @@ fn converted_images_know_their_episodes() {
         assert_eq!(episode.frames.len(), original.frames.len(), "a validation split is complete");
         for frame in &episode.frames {
             let same = original.frames.iter().find(|other| other.at == frame.at).unwrap();
-            assert_eq!(frame.images[0].pixels(), same.images[0].pixels());
+            assert_eq!(frame.images[0].pixels().unwrap(), same.images[0].pixels().unwrap());
             assert_eq!(frame.success, same.success);
         }
     }
@@ -120,7 +120,7 @@ fn episode(number: u64) -> Episode {
 
 fn tints(data: &LabelledData) -> Vec<Vec<u8>> {
     let frames = data.episodes.iter().flat_map(|episode| &episode.frames);
-    frames.map(|frame| frame.images.iter().map(|image| image.pixels()[0]).collect()).collect()
+    frames.map(|frame| frame.images.iter().map(|image| image.pixels().unwrap()[0]).collect()).collect()
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn chosen_images_know_where_they_were_and_that_others_are_missing() {
         assert!(all.has_history);
         for frame in some.episodes.iter().flat_map(|episode| &episode.frames) {
             let same = |other: &&LabelledFrame| {
-                other.at == frame.at && other.images[0].pixels() == frame.images[0].pixels()
+                other.at == frame.at && other.images[0].pixels().unwrap() == frame.images[0].pixels().unwrap()
             };
             assert!(
                 all.episodes.iter().flat_map(|episode| &episode.frames).any(|other| same(&other)),

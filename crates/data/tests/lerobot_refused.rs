@@ -130,12 +130,14 @@ fn wrong_descriptions_are_named() {
 }
 
 #[test]
-fn videos_are_refused_by_codec() {
+fn videos_need_a_place() {
     let video =
         json!({ "dtype": "video", "shape": [16, 16, 3], "names": null, "info": { "video.codec": "av1" } });
     let broken = Broken::of("v3_image");
     broken.info(|info| info["features"]["image"] = video.clone());
-    broken.check(INFO, Some("image"), "a decoder for av1");
+    broken.check(INFO, None, "`video_path` is missing");
+    broken.info(|info| info["video_path"] = json!("{video_key}/../../{chunk_index}/{file_index}.mp4"));
+    broken.check("meta/episodes/chunk-000/file-000.parquet", Some("videos/image/chunk_index"), "is missing");
 }
 
 #[test]

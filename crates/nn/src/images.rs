@@ -82,6 +82,12 @@ pub struct ImageBatch<'a> {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
+    /// A frame that cannot be read or decoded.
+    #[error("{why}")]
+    Unreadable {
+        /// Which, and why.
+        why: String,
+    },
     /// A camera of the model is not in the batch.
     #[error(
         "no images of camera `{key}`; the batch has {}. The model was made for `image_keys: [{}]`",

@@ -476,6 +476,25 @@ fn answers_can_be_sampled() {
 }
 
 #[test]
+fn tokens_that_are_none_end_all_answers_with_an_error() {
+    let model = model();
+    let inputs = [three_frames(&model), three_frames(&model)];
+    let mut asked = 0;
+    let mut choose = |row: usize, _: &[f32]| {
+        asked += 1;
+        Some(if row == 0 { 512 } else { 511 })
+    };
+    let error = model.generate_by(&inputs, 5, &mut choose).unwrap_err().to_string();
+    assert_eq!(error, "token 512 was chosen, and the model has 512");
+    assert_eq!(asked, 2, "nothing is computed after that");
+    let mut nothing = inputs[0].clone();
+    nothing.ids.clear();
+    nothing.positions.axes.clear();
+    let error = model.generate_by(&[nothing], 5, &mut |_, _| Some(0)).unwrap_err().to_string();
+    assert_eq!(error, "prompt 0 is empty");
+}
+
+#[test]
 fn adapters_give_what_peft_gives() {
     let adapter = Adapter::open(folder("lora")).unwrap();
     assert_eq!(adapter.len(), 38);

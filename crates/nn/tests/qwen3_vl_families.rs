@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "qwen3_vl/folders.rs"]
+#[allow(dead_code, reason = "quantised folders are other tests' and the example's")]
+mod folders;
+
 use std::path::{Path, PathBuf};
 
 use plaudit_nn::Weights;
@@ -30,32 +34,7 @@ fn folder_of(
     change: impl Fn(&mut Value, &mut Value, &mut Vec<(String, Array)>),
 ) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    for name in ["tokenizer.json", "tokenizer_config.json"] {
-        std::fs::copy(fixture("model").join(name), dir.path().join(name)).unwrap();
-    }
-    let own = fixture("families").join(family);
-    let read =
-        |name: &str| std::fs::read(own.join(name)).ok().map(|text| serde_json::from_slice(&text).unwrap());
-    let mut config: Value = read("config.json").unwrap();
-    let mut settings: Value = read("preprocessor_config.json").unwrap();
-    // Files have the names that transformers gives them; those of the language model lose their `model.` when they are read.
-    let stored = Weights::read(own.join("model.safetensors")).unwrap();
-    let of_top =
-        |name: &str| !name.starts_with("visual.") && !name.starts_with("lm_head") || family != "qwen2_5_vl";
-    let full = |name: &str| {
-        if of_top(name) && !name.starts_with("lm_head") { format!("model.{name}") } else { name.to_owned() }
-    };
-    let mut tensors: Vec<_> = stored.iter().map(|(name, tensor)| (full(name), tensor.clone())).collect();
-    change(&mut config, &mut settings, &mut tensors);
-    std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
-    std::fs::write(dir.path().join("preprocessor_config.json"), settings.to_string()).unwrap();
-    if let Some(video) = read("video_preprocessor_config.json") {
-        let video: Value = video;
-        std::fs::write(dir.path().join("video_preprocessor_config.json"), video.to_string()).unwrap();
-    }
-    let mut weights = Weights::new();
-    tensors.into_iter().for_each(|(name, tensor)| weights.insert(name, tensor));
-    weights.write_safetensors(dir.path().join("model.safetensors"), &Default::default()).unwrap();
+    folders::family(&fixture(""), family, dir.path(), change).unwrap();
     dir
 }
 

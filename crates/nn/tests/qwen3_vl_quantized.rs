@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "qwen3_vl/folders.rs"]
+#[allow(dead_code, reason = "families are other tests' and the example's")]
+mod folders;
+
 use std::path::{Path, PathBuf};
 
 use plaudit_nn::Weights;
@@ -15,19 +19,6 @@ use serde_json::{Value, json};
 
 /// Logits may differ by this.
 const CLOSE: f32 = 1e-4;
-const CASES: [&str; 11] = [
-    "fp8",
-    "awq",
-    "gptq",
-    "gptq_asymmetric",
-    "gptq_act_order_v2",
-    "gptq_8bit_rows",
-    "compressed_w4a16",
-    "compressed_w4a16_asymmetric",
-    "compressed_w8a16",
-    "compressed_fp8",
-    "compressed_w8a8",
-];
 /// The layer whose dequantised weights the cases hold.
 const SHOWN: &str = "model.language_model.layers.2.mlp.down_proj";
 
@@ -41,31 +32,8 @@ fn case(name: &str) -> Weights {
 
 /// The tiny model's folder with the tensors and the settings of a case.
 fn folder_of(name: &str, change: impl Fn(&mut Value, &mut Weights)) -> tempfile::TempDir {
-    let (dir, case) = (tempfile::tempdir().unwrap(), case(name));
-    for file in std::fs::read_dir(fixture("model")).unwrap() {
-        let file = file.unwrap();
-        if !file.file_name().to_string_lossy().ends_with("safetensors") {
-            std::fs::copy(file.path(), dir.path().join(file.file_name())).unwrap();
-        }
-    }
-    let config = std::fs::read(fixture("model/config.json")).unwrap();
-    let mut config: Value = serde_json::from_slice(&config).unwrap();
-    config["quantization_config"] = serde_json::from_str(&case.metadata()["quantization_config"]).unwrap();
-    let mut all = Weights::new();
-    // Names lose their leading `model.` when they are read.
-    let quantised =
-        |layer: &str| case.names().any(|name| name.rsplit_once('.').is_some_and(|name| name.0 == layer));
-    for (name, tensor) in Weights::read(fixture("model/model.safetensors")).unwrap().iter() {
-        if !name.strip_suffix(".weight").is_some_and(quantised) {
-            all.insert(format!("model.{name}"), tensor.clone());
-        }
-    }
-    for (name, tensor) in case.iter().filter(|(name, _)| !name.starts_with("expected.")) {
-        all.insert(format!("model.{name}"), tensor.clone());
-    }
-    change(&mut config, &mut all);
-    std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
-    all.write_safetensors(dir.path().join("model.safetensors"), &Default::default()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    folders::quantized(&fixture(""), name, dir.path(), change).unwrap();
     dir
 }
 
@@ -108,7 +76,7 @@ fn worst(found: &[f32], expected: &[f32]) -> f32 {
 
 #[test]
 fn quantised_folders_give_what_transformers_gives_with_dequantised_weights() {
-    for name in CASES {
+    for name in folders::QUANTIZED {
         let (dir, case) = (folder_of(name, |_, _| ()), case(name));
         let model = open(dir.path());
         let trace = model.trace(&[window(&model)], Padding::Left).unwrap().remove(0);
@@ -123,7 +91,7 @@ fn quantised_folders_give_what_transformers_gives_with_dequantised_weights() {
 
 #[test]
 fn dequantised_weights_are_those_of_the_packages() {
-    for name in CASES {
+    for name in folders::QUANTIZED {
         let dir = folder_of(name, |_, _| ());
         let full = FineTuning::Full;
         let trainer = VlmTrainer::open(dir.path(), Device::Cpu, &full, AdamW::default(), 0).unwrap();

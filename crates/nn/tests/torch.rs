@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 
 use plaudit_core::Seed;
 use plaudit_nn::Weights;
-use plaudit_nn::classifier::{AdamW, ClassifierSettings, Device, Loss, Precision, Scorer, Trainer};
+use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Device, Loss, Precision, Scorer, Trainer};
+use plaudit_nn::gpu;
 use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 use serde::Deserialize;
 
@@ -125,19 +126,36 @@ fn check(case: &str) {
     }
 }
 
+/// Whether there is a GPU. Kernels are compiled once for all tests.
+fn has_gpu() -> bool {
+    let kernel_cache = Some(std::env::temp_dir().join("plaudit-kernels"));
+    gpu::set_places(gpu::Places { library_folders: vec!["/usr/local/cuda/lib64".into()], kernel_cache });
+    gpu::count().is_ok_and(|count| count > 0)
+}
+
 /// Where networks can be trained here.
 fn devices() -> Vec<Device> {
-    let has_gpu = plaudit_nn::gpu::count().is_ok_and(|count| count > 0);
-    let gpu = has_gpu.then_some(Device::Cuda(0));
+    let gpu = has_gpu().then_some(Device::Cuda(0));
     if gpu.is_none() {
         eprintln!("not trained on a GPU, which this machine has not");
     }
     [Device::Cpu].into_iter().chain(gpu).collect()
 }
 
+/// How far a gradient is from itself where another order of sums puts a unit on the other side of its ReLU: in networks of bottlenecks, with
+/// three times the units, it does in these cases. PyTorch's single precision is as far from its double precision
+/// (`bench/gpu/relu.py`: 1.3e-2 to 6.0e-2 for ResNet-50), and weights after two steps twice as far.
+fn kinks(arch: Arch) -> f64 {
+    match arch {
+        Arch::Resnet50 | Arch::Resnet101 | Arch::Resnet152 => 6e-2,
+        _ => 0.0,
+    }
+}
+
 /// Two steps beside PyTorch's.
 fn check_training(case: &str, expected: &Case, weights: &Weights, batch: &ImageBatch<'_>, device: Device) {
     let Case { settings, eval_logits, gradients, statistics, steps, moved, .. } = expected;
+    let kinks = if device == Device::Cpu { 0.0 } else { kinks(settings.arch) };
     let mut trainer = Trainer::on(device, settings, ADAMW, 0).unwrap();
     trainer.load(weights).unwrap();
     close(&format!("{case}: trainer's eval logits"), &trainer.predict(batch).unwrap(), eval_logits, 1e-4);
@@ -149,7 +167,7 @@ fn check_training(case: &str, expected: &Case, weights: &Weights, batch: &ImageB
         assert!((given.loss - step.loss).abs() < 1e-5 * slack, "{case}: {} {}", given.loss, step.loss);
         if i == 0 {
             let got = trainer.gradients().unwrap();
-            tensors_close(&format!("{case}: gradient"), &got, gradients, 1e-3);
+            tensors_close(&format!("{case}: gradient"), &got, gradients, 1e-3f64.max(kinks));
             assert_eq!(got.len(), gradients.len(), "{case}: gradients where there are none in PyTorch");
             tensors_close(&format!("{case}: statistic"), &trainer.weights().unwrap(), statistics, 1e-5);
         }
@@ -158,7 +176,7 @@ fn check_training(case: &str, expected: &Case, weights: &Weights, batch: &ImageB
         assert!(off < 1e-3 * slack && !outcome.skipped, "{case}: gradient norm of step {i} {off:.1e} off");
     }
     let difference = difference(&trainer.weights().unwrap(), weights);
-    tensors_close(&format!("{case}: moved"), &difference, moved, 5e-3);
+    tensors_close(&format!("{case}: moved"), &difference, moved, 5e-3f64.max(2.0 * kinks));
 }
 
 /// The same on a GPU, within the same tolerances, where there is one.
@@ -169,7 +187,7 @@ fn check_on_gpu(
     batch: &ImageBatch<'_>,
     eval_logits: &[f64],
 ) {
-    if !plaudit_nn::gpu::count().is_ok_and(|count| count > 0) {
+    if !has_gpu() {
         return eprintln!("{case}: not on a GPU, which this machine has not");
     }
     for (precision, tolerance) in [(Precision::Fp32, 1e-4), (Precision::Bf16, 2e-2), (Precision::Fp16, 2e-2)]

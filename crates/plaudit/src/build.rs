@@ -30,7 +30,9 @@ use crate::config::blocks::actor::ModelType;
 use crate::config::blocks::env::{EnvRewardMode, EnvSettings, EnvType, ObsMode, RewardRender};
 use crate::hints;
 
-pub use classifier::{augment, classifier, classifier_training, reading_rules, sharding};
+pub use classifier::{
+    augment, classifier, classifier_device, classifier_training, open_device_early, reading_rules, sharding,
+};
 pub(crate) use classifier::{refuse_shared_data, trained_and_validated_on};
 pub use judge_training::{Judge, JudgeData, judge, judge_data, judge_training};
 pub(crate) use learner::supported::unsupported as unsupported_learner;

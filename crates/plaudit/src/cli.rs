@@ -5,7 +5,8 @@ use clap::{Args, Parser, Subcommand};
 #[cfg(unix)]
 use crate::commands::cluster;
 use crate::commands::{
-    check, collect, completions, config, dataset, demo, device, eval, report, reward, robot, serve, train,
+    check, collect, completions, config, dataset, demo, device, eval, init, report, reward, robot, serve,
+    sweep, train,
 };
 
 /// Learned rewards for robot learning: collect episodes, train a reward, audit it, use it.
@@ -34,6 +35,8 @@ pub struct Cli {
 pub enum Command {
     /// From episodes to a policy trained with a learned reward, in minutes
     Demo(demo::Command),
+    /// Write a small project to begin with
+    Init(init::Command),
     /// Show, list and document configurations
     #[command(subcommand)]
     Config(config::Command),
@@ -44,6 +47,8 @@ pub enum Command {
     Dataset(dataset::Command),
     /// Train a policy
     Train(train::Command),
+    /// Train a policy for each choice of keys and each seed, and compare the choices
+    Sweep(sweep::Command),
     /// Train an image reward model, measure it, and find out whether it can be trusted
     #[command(subcommand)]
     Reward(reward::Command),

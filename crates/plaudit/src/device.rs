@@ -78,6 +78,15 @@ impl DeviceChoice {
         }
     }
 
+    /// Begins to open the GPU that this may come to, while something else is done.
+    pub fn open_early(self) {
+        match self {
+            Self::Cpu => (),
+            Self::Auto => gpu::open_early(0),
+            Self::Cuda(index) => gpu::open_early(index),
+        }
+    }
+
     /// The device. One that was chosen here, and not by the user, is said once.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use plaudit_rl::TakenStep;
 use crate::build::EnvBlock;
 use crate::config::LoadedConfig;
 use crate::config::block::OneOrMore;
-use crate::config::blocks::collection::{Collection, ExportFormat};
+use crate::config::blocks::collection::{Collection, ExportFormat, VideoCodec};
 use crate::config::yaml;
 use crate::failure::Failure;
 use crate::remote_episodes::RemoteEpisodes;
@@ -276,7 +276,20 @@ fn writer(
             let Collection { robot_type, fps, finalize_interval, .. } = settings.clone();
             let usual = if finalize_interval == 0 { 0 } else { lerobot::Settings::default().finalize_frames };
             let finalize_frames = settings.finalize_frames.unwrap_or(usual);
-            let lerobot = lerobot::Settings { robot_type, fps, finalize_interval, finalize_frames, existing };
+            let images = match settings.video {
+                VideoCodec::None => lerobot::ImageStorage::Png,
+                VideoCodec::H264 => lerobot::ImageStorage::H264,
+            };
+            let columns = lerobot::ColumnNames::Rlinf;
+            let lerobot = lerobot::Settings {
+                robot_type,
+                fps,
+                finalize_interval,
+                finalize_frames,
+                existing,
+                images,
+                columns,
+            };
             EpisodeWriter::into_lerobot(directory, lerobot, targets, by)
         }
         ExportFormat::ReplayBuffer => EpisodeWriter::into_replay_buffer(directory, targets, by),

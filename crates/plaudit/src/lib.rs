@@ -51,7 +51,7 @@ pub mod data {
     //!     println!("{}: {steps} steps, success {solved:?}", recording.name());
     //!     for at in 0..recording.len() {
     //!         let Some(frame) = recording.frame(at, "main_images")? else { continue };
-    //!         println!("{:?}, {} bytes", frame.shape(), frame.pixels().len());
+    //!         println!("{:?}, {} bytes", frame.shape(), frame.pixels()?.len());
     //!     }
     //! }
     //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -104,13 +104,16 @@ pub mod episode_recorder;
 pub mod evaluation;
 pub mod failure;
 pub mod film;
+pub mod frame_cache;
 pub mod hacking_monitor;
 mod hints;
 pub mod lint;
 pub mod load;
+mod loggers;
 pub mod online;
 pub mod other_flags;
 pub mod output;
+pub mod program;
 pub mod progress;
 mod rank_log;
 pub mod ranks;

@@ -10,6 +10,7 @@ use crate::config::sources::{self, Disk};
 use crate::config::{self, LoadedConfig, Notice, recipes};
 use crate::console;
 use crate::failure::Failure;
+use crate::run::quoted;
 
 /// What a config is called that comes through a pipe.
 const STREAMED: &str = "stdin";
@@ -136,18 +137,10 @@ impl RequestedConfig {
     }
 }
 
-/// What to do instead of Hydra's `--multirun`, with the user's own sweep as the example.
+/// What to do instead of Hydra's `--multirun`: the same words are a sweep.
 fn no_multirun(args: &ConfigArgs) -> Failure {
-    let swept =
-        args.words.iter().filter_map(|word| word.split_once('=')).find(|(_, value)| value.contains(','));
-    let (key, values) = swept.map_or_else(
-        || ("actor.seed", "1 2 3".into()),
-        |(key, values)| (key, values.split(',').map(str::trim).collect::<Vec<_>>().join(" ")),
-    );
-    let help = format!(
-        "start one run for each value: for x in {values}; do plaudit … {key}=$x; done — then compare them: \
-         `plaudit report logs/*`"
-    );
+    let command = args.command("sweep").iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    let help = format!("sweeps of training are a command of their own: {command}");
     Failure::usage("there is no --multirun here: a command is one run", help)
 }
 

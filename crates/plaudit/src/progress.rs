@@ -56,6 +56,15 @@ impl ProgressBar {
         Self((!verbosity.quiet).then(|| Mutex::new(ProgressState { job, began, display })))
     }
 
+    /// Says something beside the progress, unless somebody asked for quiet.
+    pub fn note(&self, text: &str) {
+        let Some(Ok(mut shown)) = self.0.as_ref().map(Mutex::lock) else { return };
+        if let ProgressDisplay::Bar { terminal, .. } = &mut shown.display {
+            terminal.erase();
+        }
+        console::eprintln(text);
+    }
+
     /// Called as often as there is news, from any thread.
     pub fn show(&self, update: ProgressUpdate) {
         // If the lock is taken, another thread is about to show progress.

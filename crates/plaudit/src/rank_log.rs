@@ -42,9 +42,11 @@ impl Emit for RankLog {
         match event {
             Event::Notice { text, .. } => self.line(&text),
             Event::Metrics { step, values } => {
-                let seconds = values.iter().find(|(name, _)| name.starts_with("time/"));
-                if let Some((name, seconds)) = seconds {
-                    self.line(&format!("step {step}: {name} {seconds:.4}"));
+                let seconds = values.iter().filter(|(name, _)| name.starts_with("time/"));
+                let seconds: Vec<String> =
+                    seconds.map(|(name, seconds)| format!("{name} {seconds:.4}")).collect();
+                if !seconds.is_empty() {
+                    self.line(&format!("step {step}: {}", seconds.join(", ")));
                 }
             }
             _ => {}

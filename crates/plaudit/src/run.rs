@@ -17,6 +17,7 @@ use crate::cli::Verbosity;
 use crate::config::{LoadedConfig, yaml};
 use crate::console;
 use crate::failure::Failure;
+use crate::loggers::{self, Loggers};
 pub use crate::signals::interrupted;
 pub(crate) use crate::signals::listen_for_interrupts;
 
@@ -79,6 +80,7 @@ pub struct Run {
     recorder: Recorder,
     terminal: Option<Arc<Mutex<Terminal<Stderr>>>>,
     ticker: Option<Ticker>,
+    loggers: Loggers,
     job: &'static str,
 }
 
@@ -91,13 +93,15 @@ impl Run {
         steps: impl Into<Option<u64>>,
         verbosity: Verbosity,
     ) -> Result<Self, Failure> {
+        loggers::check(loaded)?; // a refusal comes before anything is made
         let directory = directory(loaded, job)?;
         let recorder = Recorder::open(&directory).map_err(|error| Failure::runtime(error, None))?;
         let terminal = (!verbosity.quiet)
             .then(|| Arc::new(Mutex::new(Terminal::on(std::io::stderr(), console::use_colour()))));
         let ticker = terminal.clone().map(Ticker::start);
         let repair = recorder.repair().map(ToString::to_string);
-        let mut run = Self { directory, recorder, terminal, ticker, job };
+        let loggers = Loggers::start(loaded, &directory)?;
+        let mut run = Self { directory, recorder, terminal, ticker, loggers, job };
         listen_for_interrupts();
         let name = run_name(loaded);
         run.emit(Event::Started {
@@ -151,6 +155,9 @@ impl Run {
         self.emit(Event::Ended { step, reason: reason.clone() });
         if let Some(lost_events) = self.recorder.lost_events() {
             console::eprintln(&format!("warning: {lost_events}"));
+        }
+        for text in std::mem::take(&mut self.loggers).finish() {
+            console::eprintln(&format!("warning: {text}"));
         }
         let path = self.directory.path().display();
         if reason != EndReason::Done {
@@ -213,6 +220,11 @@ impl Run {
 
 impl Emit for Run {
     fn emit(&mut self, event: Event) {
+        if matches!(event, Event::Metrics { .. }) {
+            for text in self.loggers.stopped() {
+                self.emit(Event::Notice { level: Level::Warning, text });
+            }
+        }
         self.recorder.emit(event.clone());
         if let Some(mut terminal) = self.terminal.as_ref().and_then(|terminal| terminal.lock().ok()) {
             terminal.emit(event);
@@ -294,7 +306,7 @@ fn begun_at(loaded: &LoadedConfig) -> u64 {
 }
 
 /// A run goes on with the config it began with; only its length, its place and what ranks share may change.
-fn same_config(run: &RunDir, config: &str) -> Result<(), Failure> {
+pub(crate) fn same_config(run: &RunDir, config: &str) -> Result<(), Failure> {
     let path = run.config();
     let before = std::fs::read_to_string(&path)
         .map_err(|error| Failure::runtime(format!("cannot read {}: {error}", path.display()), None))?;

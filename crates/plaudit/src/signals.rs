@@ -1,5 +1,6 @@
 //! Ctrl-C, `kill` and a closed terminal: the first asks the work to stop, the second insists.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,37 @@ use std::time::{Duration, Instant};
 const SAME_REQUEST: Duration = Duration::from_millis(500);
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Tells a process that whoever started it must not die without it: it then stops as on Ctrl-C.
+pub(crate) const STOP_WITH_PARENT: &str = "PLAUDIT_STOP_WITH_PARENT";
+
+/// Processes that must not outlive this one when it is stopped at once.
+static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// A second Ctrl-C ends this process too.
+pub(crate) fn end_with_us(process: u32) {
+    if let Ok(mut children) = CHILDREN.lock() {
+        children.push(process);
+    }
+}
+
+/// The process has ended by itself, and its number may soon be another's.
+pub(crate) fn has_ended(process: u32) {
+    if let Ok(mut children) = CHILDREN.lock() {
+        children.retain(|child| *child != process);
+    }
+}
+
+/// Asks a process to finish its step, save and end.
+pub(crate) fn ask_to_stop(process: u32) {
+    other_process::send(process, false);
+}
+
+fn end_children() {
+    for child in CHILDREN.lock().map(|mut children| std::mem::take(&mut *children)).unwrap_or_default() {
+        other_process::send(child, true);
+    }
+}
 
 /// Whether the user asked to stop. Loops look after every step.
 pub fn interrupted() -> bool {
@@ -16,6 +48,9 @@ pub fn interrupted() -> bool {
 /// Listens from now on. What the parent process had it ignore stays ignored: a run under `nohup` outlives its
 /// terminal, and one that a script put in the background is not stopped by the script's Ctrl-C.
 pub(crate) fn listen_for_interrupts() {
+    if std::env::var_os(STOP_WITH_PARENT).is_some() {
+        other_process::stop_with_parent();
+    }
     let ignored = inherited::ignored();
     // A handler that is there already (a second run in one process) does the same.
     let mut first: Option<Instant> = None;
@@ -23,10 +58,43 @@ pub(crate) fn listen_for_interrupts() {
         INTERRUPTED.store(true, Ordering::Relaxed);
         if first.get_or_insert_with(Instant::now).elapsed() > SAME_REQUEST {
             plaudit_robot::restore_terminal();
+            end_children();
             std::process::exit(1);
         }
     });
     inherited::ignore(&ignored);
+}
+
+#[cfg(unix)]
+mod other_process {
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+
+    /// As the parent's end, or its kill, would otherwise leave this process behind.
+    #[cfg(target_os = "linux")]
+    pub(super) fn stop_with_parent() {
+        // A kernel that does not know it changes nothing else.
+        let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGTERM);
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn stop_with_parent() {}
+
+    pub(super) fn send(process: u32, at_once: bool) {
+        let signal = if at_once { Signal::SIGKILL } else { Signal::SIGTERM };
+        if let Ok(process) = i32::try_from(process) {
+            // One that has ended meanwhile needs no signal.
+            let _ = kill(Pid::from_raw(process), signal);
+        }
+    }
+}
+
+/// Elsewhere Ctrl-C reaches every process of the terminal.
+#[cfg(not(unix))]
+mod other_process {
+    pub(super) fn stop_with_parent() {}
+
+    pub(super) fn send(_process: u32, _at_once: bool) {}
 }
 
 #[cfg(unix)]

@@ -179,3 +179,54 @@ fn a_judge_learns_from_windows_of_every_format_of_episodes() {
         succeeds(at, &["reward", "sft", "small.yaml", "-q", &root, &run]);
     }
 }
+
+/// Recordings of other programs, from the fixtures of `data`: what a person types, and what comes out.
+#[test]
+fn recordings_of_other_programs_are_looked_at_and_converted() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/tests");
+    for (path, format, episodes) in [
+        ("rlds/arm", "an RLDS dataset", 7),
+        ("zarr/push.zarr", "a replay buffer in zarr", 3),
+        ("zarr/umi.zarr.zip", "a replay buffer in zarr", 3),
+        ("mcap", "recordings of a robot in MCAP", 3),
+    ] {
+        let path = data.join(path).display().to_string();
+        let report = succeeds(dir.path(), &["dataset", "inspect", &path]);
+        assert!(report.contains(format) && report.contains(&format!("{episodes} episodes")), "{report}");
+        succeeds(dir.path(), &["dataset", "verify", &path]);
+        let images =
+            ["dataset", "images", "--raw-data-path", &path, "--val-split", "0.5", "--output-dir", "out"];
+        succeeds(dir.path(), &[&images[..], &["--success-last-frames", "2"]].concat());
+    }
+}
+
+/// A damaged file among others is an error that names it and the flag, and with that is left out and listed.
+#[test]
+fn a_bad_file_stops_every_command_unless_it_is_to_be_skipped() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/tests/rlds/arm/1.0.0");
+    std::fs::create_dir(dir.path().join("arm")).unwrap();
+    for entry in std::fs::read_dir(data).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, dir.path().join("arm").join(path.file_name().unwrap())).unwrap();
+    }
+    std::fs::remove_file(dir.path().join("arm/arm-train.tfrecord-00001-of-00002")).unwrap();
+    let train = ["reward", "train", "--data", "arm", "runner.max_steps=1", "actor.model.arch=resnet10"];
+    let size = ["actor.model.image_size=[3,32,32]", "actor.micro_batch_size=2", "actor.global_batch_size=2"];
+    let train = [&train[..], &size, &["runner.logger.log_path=run"]].concat();
+    let images = vec!["dataset", "images", "--raw-data-path", "arm"];
+    for (words, flag, hint) in [
+        (train, "data.skip_bad=true", "data.skip_bad: true leaves such files out"),
+        (images, "--skip-bad", "--skip-bad leaves such files out"),
+    ] {
+        let output = plaudit(dir.path(), &words);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(hint), "{said}");
+        assert!(said.contains("00001-of-00002"), "{said}");
+        let output = plaudit(dir.path(), &[&words[..], &[flag]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("1 file(s) were left out") && said.contains("00001-of-00002"), "{said}");
+    }
+}

@@ -95,6 +95,31 @@ fn episodes_are_measured_by_every_readout() {
     );
     assert!(page.contains("value order (VOC)") && page.contains("ms per question"), "{page}");
 
+    // All of them in one table; each number is that of the readout alone.
+    let all = eval(
+        &[&["--readout", "all", "--points", "2", "--max-frames", "2", "-o", "all"][..], &yes_no[2..]]
+            .concat(),
+    );
+    let readouts = all["readouts"].as_array().unwrap();
+    let names: Vec<&str> = readouts.iter().map(|one| one["readout"].as_str().unwrap()).collect();
+    assert_eq!(names, ["trend", "progress", "success", "preference", "words", "topreward", "gvl"]);
+    for one in readouts {
+        let name = one["readout"].as_str().unwrap();
+        assert!(at.join("all").join(name).join("episodes.csv").is_file(), "{name}");
+        if ["words", "topreward", "preference"].contains(&name) {
+            let words: &[&str] = if name == "words" { &yes_no } else { &["--readout", name] };
+            let alone = eval(&[words, &["--points", "2", "--max-frames", "2"]].concat());
+            assert_eq!(
+                (&alone["progress"], &alone["prefers_solved"]),
+                (&one["progress"], &one["prefers_solved"])
+            );
+        }
+    }
+    let two = ["reward", "eval", vlm.to_str().unwrap(), "episodes", "-q", "--task", TASK, "--readout"];
+    let page = succeeds(at, &[&two[..], &["success,topreward", "--points", "2"]].concat());
+    let rows: Vec<&str> = page.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert_eq!(rows, ["8", "readout", "success", "topreward", "written"], "{page}");
+
     let refuses = |words: &[&str], expected: &str| {
         let words = [&["reward", "eval", vlm.to_str().unwrap(), "episodes"][..], words].concat();
         let said = refused(at, &words, 2);

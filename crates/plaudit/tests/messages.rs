@@ -90,10 +90,10 @@ const CASES: &[Case] = &[
         &["nowhere/demos", "plaudit collect pickcube_demos", "save_dir=nowhere/demos"],
     ),
     // Hydra's sweeps.
-    (&["train", "cartpole_ppo", "-m"], &["--multirun", "for x in 1 2 3; do plaudit … actor.seed=$x; done"]),
+    (&["train", "cartpole_ppo", "-m"], &["--multirun", "plaudit sweep cartpole_ppo"]),
     (
         &["train", "-m", "cartpole_ppo", "actor.optim.lr=1e-3,3e-4"],
-        &["--multirun", "for x in 1e-3 3e-4; do plaudit … actor.optim.lr=$x; done"],
+        &["--multirun", "plaudit sweep cartpole_ppo actor.optim.lr=1e-3,3e-4"],
     ),
     (&["config", "show", "cartpole_ppo", "--multirun", "a=1,2"], &["--multirun", "one run"]),
 ];

@@ -81,7 +81,7 @@ fn journal(folder: &Path) -> Vec<(String, u64)> {
 fn recorded_labels_answer_stop_at_the_count_and_are_gone_on_with() {
     let folder = bench(MAIN);
     let here = folder.path();
-    let words = ["run", "play", "--labels", "recorded", "--output-dir", "labels", "--json", "--count"];
+    let words = ["run", "play", "--annotator", "recorded", "--output-dir", "labels", "--json", "--count"];
     let first = result(&label(here, &[&words[..], &["10"]].concat()));
     assert_eq!(first["ended"], "count");
     assert_eq!(first["second_model"], "run/checkpoints/second_model");
@@ -91,7 +91,8 @@ fn recorded_labels_answer_stop_at_the_count_and_are_gone_on_with() {
     let whole = tempfile::tempdir().unwrap();
     let elsewhere = whole.path().to_str().unwrap();
     let again = result(&label(here, &[&words[..], &["24"]].concat()));
-    let words = ["run", "play", "--labels", "recorded", "--output-dir", elsewhere, "--json", "--count", "24"];
+    let words =
+        ["run", "play", "--annotator", "recorded", "--output-dir", elsewhere, "--json", "--count", "24"];
     let at_once = result(&label(here, &words));
     assert_eq!(again["labels"], at_once["labels"], "in two pieces as in one");
     assert_eq!(journal(&here.join("labels")), journal(whole.path()));
@@ -105,7 +106,7 @@ fn recorded_labels_answer_stop_at_the_count_and_are_gone_on_with() {
     assert!(images.is_disjoint(&of("check")), "checks never train");
     let text = succeeds(
         here,
-        &["reward", "label", "run", "play", "--labels", "recorded", "-o", "labels", "--count", "24"],
+        &["reward", "label", "run", "play", "--annotator", "recorded", "-o", "labels", "--count", "24"],
     );
     for said in ["of frames like these, with confidence 0.95", "plaudit reward train --from run --add labels"]
     {
@@ -126,7 +127,7 @@ fn a_model_learns_from_labels_and_goes_on() {
         "actor.micro_batch_size=8",
         "actor.global_batch_size=8",
     ];
-    let words = ["run", "play", "--labels", "recorded", "-o", "labels", "--json", "--count", "25"];
+    let words = ["run", "play", "--annotator", "recorded", "-o", "labels", "--json", "--count", "25"];
     let found = result(&label(here, &[&words[..], &["--retrain-every", "12"], &small].concat()));
     assert_eq!(found["model"], "labels/models/after_24");
     assert_eq!(found["second_model"], "labels/models/after_24/checkpoints/second_model");
@@ -135,7 +136,7 @@ fn a_model_learns_from_labels_and_goes_on() {
     // The same by commands.
     let train = ["reward", "train", "--from", "run", "--add", "labels", "runner.logger.log_path=better"];
     succeeds(here, &[&train[..], &small].concat());
-    let words = ["better", "play", "--labels", "recorded", "-o", "labels", "--json", "--count", "30"];
+    let words = ["better", "play", "--annotator", "recorded", "-o", "labels", "--json", "--count", "30"];
     let found = result(&label(here, &words));
     assert_eq!(found["second_model"], "better/checkpoints/second_model");
     assert!(found["labels"]["checks"].as_u64().unwrap() > 10);
@@ -144,11 +145,11 @@ fn a_model_learns_from_labels_and_goes_on() {
 #[test]
 fn labelling_ends_when_the_model_is_wrong_rarely_enough() {
     let folder = bench(MAIN);
-    let words = ["run", "play", "--labels", "recorded", "-o", "labels", "--json", "--max-error", "0.9"];
+    let words = ["run", "play", "--annotator", "recorded", "-o", "labels", "--json", "--max-error", "0.9"];
     let found = result(&label(folder.path(), &words));
     assert_eq!(found["ended"], "bound_met");
     assert!(found["labels"]["error_bound"].as_f64().unwrap() <= 0.9);
-    let words = ["run", "play", "--labels", "recorded", "-o", "all", "--json", "--max-error", "0.000001"];
+    let words = ["run", "play", "--annotator", "recorded", "-o", "all", "--json", "--max-error", "0.000001"];
     assert_eq!(result(&label(folder.path(), &words))["ended"], "all_asked");
 }
 
@@ -156,7 +157,7 @@ fn labelling_ends_when_the_model_is_wrong_rarely_enough() {
 fn without_a_second_model_the_threshold_alone_counts() {
     let folder = bench(MAIN);
     std::fs::remove_dir_all(folder.path().join("run/checkpoints/second_model")).unwrap();
-    let words = ["run", "play", "--labels", "recorded", "-o", "labels", "--json", "--count", "3"];
+    let words = ["run", "play", "--annotator", "recorded", "-o", "labels", "--json", "--count", "3"];
     let output = label(folder.path(), &words);
     assert_eq!(result(&output)["second_model"], Value::Null);
     let said = on_one_line(&output.stderr);
@@ -172,38 +173,47 @@ fn what_cannot_be_labelled_is_refused_with_what_to_do() {
     std::fs::remove_file(here.join("fewer/episode_0.pkl")).unwrap();
     fresh_classifier(here.join("stack"), &["main_images", "main_images@-2"], None, 3);
     fresh_classifier(here.join("two"), &["main_images", "extra_view_images"], None, 3);
-    let begun = ["run", "play", "--labels", "recorded", "-o", "begun", "-q", "--count", "2"];
+    let begun = ["run", "play", "--annotator", "recorded", "-o", "begun", "-q", "--count", "2"];
     assert!(label(here, &begun).status.success());
-    let recorded = ["--labels", "recorded", "-o", "labels"];
+    let recorded = ["--annotator", "recorded", "-o", "labels"];
     let cases: &[(&[&str], &[&str])] = &[
-        (&["run", "play"], &["asked for in a terminal", "--labels recorded"]),
-        (&["none", "play", "--labels", "recorded"], &["none"]),
-        (&["run", "nowhere", "--labels", "recorded"], &["nowhere does not exist"]),
-        (&["run", "play", "--second", "none", "--labels", "recorded"], &["none"]),
+        (&["run", "play"], &["asked for in a terminal", "--annotator recorded"]),
+        (&["none", "play", "--annotator", "recorded"], &["none"]),
+        (&["run", "nowhere", "--annotator", "recorded"], &["nowhere does not exist"]),
+        (&["run", "play", "--second", "none", "--annotator", "recorded"], &["none"]),
         (
-            &["run", "play", "--second", "run", "--labels", "recorded"],
+            &["run", "play", "--second", "run", "--annotator", "recorded"],
             &["never disagrees with itself", "--second"],
         ),
-        (&["run", "play", "--second", "two", "--labels", "recorded"], &["extra_view_images", "same cameras"]),
-        (&["run", "unlabelled", "--labels", "recorded"], &["does not say which frames show success"]),
-        (&["two", "play", "--labels", "recorded"], &["extra_view_images", "no observation has an image"]),
-        (&["stack", "play", "--labels", "recorded"], &["stacks past frames", "single-frame"]),
-        (&["http://127.0.0.1:1", "play", "--labels", "recorded"], &["is a server"]),
-        (&["run", "play", "--labels", "recorded", "--confidence", "1"], &["--confidence is 1"]),
-        (&["run", "play", "--labels", "recorded", "--check-every", "1"], &["leaves no question to train on"]),
         (
-            &["run", "play", "other", "--labels", "recorded", "--retrain-every", "2"],
+            &["run", "play", "--second", "two", "--annotator", "recorded"],
+            &["extra_view_images", "same cameras"],
+        ),
+        (&["run", "unlabelled", "--annotator", "recorded"], &["does not say which frames show success"]),
+        (&["two", "play", "--annotator", "recorded"], &["extra_view_images", "no observation has an image"]),
+        (&["stack", "play", "--annotator", "recorded"], &["stacks past frames", "single-frame"]),
+        (&["http://127.0.0.1:1", "play", "--annotator", "recorded"], &["is a server"]),
+        (&["run", "play", "--annotator", "recorded", "--confidence", "1"], &["--confidence is 1"]),
+        (
+            &["run", "play", "--annotator", "recorded", "--check-every", "1"],
+            &["leaves no question to train on"],
+        ),
+        (
+            &["run", "play", "other", "--annotator", "recorded", "--retrain-every", "2"],
             &["`other` is no setting"],
         ),
         (
-            &["run", "fewer", "--labels", "recorded", "-o", "begun"],
+            &["run", "fewer", "--annotator", "recorded", "-o", "begun"],
             &[
                 "answers to other questions",
                 "play (120 frames) there, fewer (100 frames) here",
                 "--output-dir",
             ],
         ),
-        (&["run", "play", "--labels", "recorded", "-o", "begun", "--seed", "7"], &["seed: 1 there, 7 here"]),
+        (
+            &["run", "play", "--annotator", "recorded", "-o", "begun", "--seed", "7"],
+            &["seed: 1 there, 7 here"],
+        ),
     ];
     for (words, expected) in cases {
         let own: &[&str] = if words.contains(&"-o") { &[] } else { &recorded[2..] };

@@ -9,8 +9,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("compose", &[]),
     ("pyfiles", &[]),
+    ("mp4", &[]),
     ("draw", &["core"]),
-    ("data", &["core", "draw", "pyfiles"]),
+    ("data", &["core", "draw", "mp4", "pyfiles"]),
     ("nn", &["core", "pyfiles"]),
     ("reward", &["core", "data", "draw", "nn", "pyfiles"]),
     ("rl", &["core", "data", "nn", "pyfiles"]),
@@ -18,7 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cluster", &["core", "rl"]),
     ("robot", &["core"]),
     ("serve", &[]),
-    ("view", &["core", "draw", "pyfiles"]),
+    ("view", &["core", "draw", "mp4", "pyfiles"]),
     (
         "plaudit",
         &[
@@ -254,7 +255,8 @@ fn nothing_below_the_binary_names_a_flag_a_key_or_a_command() {
             for text in literals(&code(&file)) {
                 let place = format!("{name}: {}: \"{text}\"", file.display());
                 // Options of other programs: NVIDIA's compiler; dora and what can start it.
-                let is_others = text.starts_with("--gpu-architecture=") || drives_dora(&file);
+                let compilers = ["--gpu-architecture=", "--split-compile="];
+                let is_others = compilers.iter().any(|option| text.starts_with(option)) || drives_dora(&file);
                 assert!(!names_flag(&text) || is_others, "{place} names a flag");
                 assert!(!text.contains("`plaudit "), "{place} names a command");
                 let key = keys.iter().find(|key| has_word(&text, key));
@@ -421,7 +423,8 @@ fn words_are_those_of_the_field() {
     let folders = ["src", "tests", "examples", "benches"];
     let code = crates().into_values().flat_map(|path| folders.map(|folder| path.join(folder)));
     let code = code.flat_map(|folder| rust_files(&folder)).filter(|file| !file.ends_with("structure.rs"));
-    let pages = ["docs", "docs/method"].map(|folder| fs::read_dir(root().join(folder)).unwrap());
+    let pages =
+        ["docs", "docs/method", "docs/start"].map(|folder| fs::read_dir(root().join(folder)).unwrap());
     let pages = pages.into_iter().flatten().map(|entry| entry.unwrap().path());
     let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     for file in code.chain(pages).chain([root().join("README.md"), root().join("ARCHITECTURE.md")]) {

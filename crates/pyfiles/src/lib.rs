@@ -47,6 +47,7 @@
 mod array;
 pub mod atomic_file;
 mod buffer;
+mod crc32c;
 mod dtype;
 mod error;
 mod limits;
@@ -65,6 +66,7 @@ use std::path::Path;
 
 pub use array::{Array, Element, ShapeError};
 pub use buffer::{Access, Buffer};
+pub use crc32c::{crc32c, masked_crc32c};
 pub use dtype::{DType, TimeUnit};
 pub use error::{Problem, ReadError, WriteError};
 pub use limits::Limits;
@@ -74,6 +76,7 @@ pub use write::{
     AtomicFile, PickleStyle, Protocol, PtWriter, StorageWriter, Storages, StoredTensor, TensorStyle,
     pickle_bytes, write_npy, write_npz, write_pickle, write_pt,
 };
+pub use zip::Archive;
 
 /// Reads any Python file: a pickle, `.npy`, `.npz` or `.pt`, detected by its contents.
 ///

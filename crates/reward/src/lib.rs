@@ -64,6 +64,7 @@ pub mod images;
 pub mod metrics;
 mod models;
 pub mod online;
+pub mod onnx;
 pub mod open;
 pub mod sft;
 mod shaping;

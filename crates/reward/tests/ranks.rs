@@ -74,6 +74,7 @@ fn settings(steps: u64, micro_batches: usize) -> Settings {
         class_weight: ClassWeight::Balanced,
         augment: Augment { shift: 0.1, brightness: 0.2, ..Augment::default() },
         time_warp: TimeWarp::default(),
+        loader_threads: 0,
     }
 }
 

@@ -95,6 +95,7 @@ fn settings(steps: u64) -> Settings {
         class_weight: ClassWeight::Balanced,
         augment: Augment { shift: 0.1, brightness: 0.2, ..Augment::default() },
         time_warp: TimeWarp::default(),
+        loader_threads: 0,
     }
 }
 
@@ -169,7 +170,7 @@ fn a_classifier_learns_keeps_its_best_and_says_what_it_is() {
     assert_eq!(card.metrics, Some(best.metrics));
     assert_eq!(card.threshold, Some(best.metrics.threshold));
     assert_eq!(card.class_balance, Some(train.balance()));
-    assert_eq!(card.dataset, Some(Manifest::of(&train, Some(&val))));
+    assert_eq!(card.dataset, Some(Manifest::of(&train, Some(&val)).unwrap()));
     let torch = Weights::read(checkpoints.best().join("actor/model_state_dict/full_weights.pt")).unwrap();
     assert!(torch.iter().eq(weights.iter()), "the two files hold the same tensors");
 

@@ -53,7 +53,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod aggregate;
 mod append;
+mod board;
 pub mod format;
 mod line;
 mod live_view;
@@ -66,15 +68,21 @@ mod recorder;
 mod report;
 mod run_dir;
 mod summary;
+mod tail;
 pub mod tensorboard;
 mod terminal;
 pub mod video;
 
+pub use board::{Board, BoardState, RunProgress};
 pub use line::{Entry, Stamp};
 pub use live_view::LiveView;
 pub use log::{EventLog, LogError};
 pub use recorder::{Both, LostEvents, Recorder, Repair};
-pub use report::{AuditedModel, Interval, ReportError, ReportedRun, RewardUsed, interquartile_mean, report};
+pub use report::{
+    AuditedModel, Interval, MethodResult, ReportError, ReportedRun, RewardUsed, SweepPage, SweepResult,
+    SweptRun, interquartile_mean, report,
+};
 pub use run_dir::{RunDir, RunError, write_atomically};
 pub use summary::{Curve, Point, Summary};
+pub use tail::EventTail;
 pub use terminal::{Size, Terminal};

@@ -75,6 +75,11 @@ impl RunDir {
         if run.events().is_file() { Ok(run) } else { Err(RunError::NotARun { path: path.to_owned() }) }
     }
 
+    /// Where the event log of a run in this folder is, whether the run is there yet or not.
+    pub(crate) fn events_in(folder: &Path) -> PathBuf {
+        Self { path: folder.to_owned() }.events()
+    }
+
     /// Claims the directory by its event log, and makes the folders.
     fn create_folders(self) -> Result<Self, RunError> {
         match File::create_new(self.events()) {

@@ -208,7 +208,7 @@ impl<W: Write> fmt::Debug for Terminal<W> {
 }
 
 /// Moves the cursor to the start of the current frame. Rows wrap when the terminal has become narrower since.
-fn up(standing: &[usize], width: usize) -> String {
+pub(crate) fn up(standing: &[usize], width: usize) -> String {
     let lines: usize = standing.iter().map(|row| row.div_ceil(width.max(1)).max(1)).sum();
     if lines == 0 { String::new() } else { format!("\x1b[{lines}A\r") }
 }

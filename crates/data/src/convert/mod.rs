@@ -38,11 +38,11 @@ mod split;
 mod stored;
 mod windows;
 
-pub use crate::recording::{BadFile, ChannelOrder, FileProblem};
+pub use crate::recording::{BadFile, BadFiles, ChannelOrder, FileProblem};
 pub use error::{ConvertError, ConvertOption};
 pub use images::{ImageFormat, ImageOptions, ImageReport, convert_images};
 pub use leakage::{Leakage, NEAR_BITS, NEAR_LEVELS};
-pub use progress::{BadFiles, OnProgress, Progress, Stage};
+pub use progress::{OnProgress, Progress, Stage};
 pub use python_random::PythonRandom;
 pub use windows::{
     RecordedArguments, WindowOptions, WindowReport, WindowScore, convert_windows, window_prompt,

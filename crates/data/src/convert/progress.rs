@@ -24,13 +24,3 @@ pub struct Progress {
 
 /// The progress callback; called from many threads.
 pub type OnProgress<'a> = dyn Fn(Progress) + Sync + 'a;
-
-/// What happens with input files that cannot be used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BadFiles {
-    /// The first one ends the conversion.
-    #[default]
-    Stop,
-    /// They are left out, counted and listed, as RLinf's scripts do.
-    Skip,
-}

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use super::error::ConvertError;
-use super::progress::{BadFiles, OnProgress, Progress, Stage};
+use super::progress::{OnProgress, Progress, Stage};
 use super::stored::KnownFile;
-use crate::recording::{BadFile, FileProblem, Item};
+use crate::recording::{BadFile, BadFiles, FileProblem, Item};
 
 /// What became of a folder of files.
 pub(crate) struct Scan<T> {

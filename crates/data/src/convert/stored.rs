@@ -43,16 +43,12 @@ impl StoredImage {
         file: usize,
         number: usize,
     ) -> Self {
-        let image = image.stored_bytes();
-        let wanted = image.as_ptr() as usize;
-        let start = bytes.filter(|bytes| {
-            let start = bytes.as_ptr() as usize;
-            wanted >= start && wanted + image.len() <= start + bytes.len()
-        });
-        let location = match start {
-            Some(bytes) => ImageLocation::Offset((wanted - bytes.as_ptr() as usize) as u64),
-            None => ImageLocation::Reread(number as u32),
+        let offset = |image: &[u8], bytes: &Buffer| {
+            let offset = (image.as_ptr() as usize).checked_sub(bytes.as_ptr() as usize)?;
+            (offset + image.len() <= bytes.len()).then_some(offset as u64)
         };
+        let found = image.in_place().zip(bytes).and_then(|(image, bytes)| offset(image, bytes));
+        let location = found.map_or(ImageLocation::Reread(number as u32), ImageLocation::Offset);
         Self { file: file as u32, location, pixel_format }
     }
 }
@@ -68,7 +64,7 @@ pub(crate) struct KnownFile {
 impl KnownFile {
     /// Its size and time of modification now; episodes that have no file of their own have neither.
     pub(crate) fn of(path: &Path) -> Self {
-        let metadata = std::fs::metadata(path).ok();
+        let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
         let (len, modified) = metadata.map_or((0, None), |found| (found.len(), found.modified().ok()));
         Self { path: path.into(), len, modified }
     }
@@ -165,9 +161,13 @@ impl Files<'_> {
                     *again = Some(self.images_again(number)?);
                 }
                 let image = again.as_ref().and_then(|images| images.get(at as usize));
-                match image.map(Frame::stored_bytes) {
+                let bad = |problem: FileProblem| ConvertError::BadFile {
+                    first: problem.in_file(&known.path),
+                    others: 0,
+                };
+                match image.map(Frame::stored_bytes).transpose().map_err(bad)? {
                     Some(image) if image.len() == pixel_format.stored_bytes() => {
-                        pixel_format.convert(image, fetch.to);
+                        pixel_format.convert(&image, fetch.to);
                         Ok(())
                     }
                     _ => Err(known.changed()),

@@ -1,23 +1,26 @@
 //! LeRobot datasets with videos, as far as their metadata says.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::error::InspectError;
 use super::finding::Finding;
-use super::report::{BrokenFile, Camera, Duplicates, ImageSize, Lengths, Report, Success, VectorWidth};
+use super::report::{
+    BrokenFile, Camera, Duplicates, ImageSize, Lengths, Report, Success, VectorWidth, relative,
+};
 use super::suspicion::Suspicion;
-use crate::lerobot::{Dataset, DatasetMetadata, Feature, Info, Problem};
+use crate::lerobot::{Dataset, DatasetMetadata, Feature, Info, Problem, shards};
 use crate::recording::{DatasetFormat, OpenError};
+use crate::video::{Video, VideoError};
 
-/// What the metadata says of a dataset whose images are in videos, which cannot be decoded yet. Every file that it names
-/// is looked for.
+/// What the metadata says of a dataset whose videos nothing here decodes. Every file that it names is looked for.
 pub(super) fn of_videos(path: &Path) -> Result<Option<Report>, InspectError> {
-    match path.join("meta/info.json").is_file().then(|| Dataset::open(path)) {
-        Some(Err(error)) if matches!(error.problem(), Problem::Video { .. }) => {}
+    let is_dataset = path.join("meta/info.json").is_file();
+    match is_dataset.then(|| Dataset::open(path).and_then(|dataset| dataset.video_decoders())) {
+        Some(Err(error)) if matches!(error.problem(), Problem::Video(VideoError::NoDecoder { .. })) => {}
         _ => return Ok(None),
     }
     let metadata = DatasetMetadata::read(path).map_err(OpenError::from)?;
-    let report = report(path, &metadata);
+    let report = report(path, &metadata, "nothing here decodes it: install ffmpeg");
     let has_data = metadata.data_files.iter().any(|file| !metadata.missing.contains(file));
     match has_data {
         true => Ok(Some(report)),
@@ -25,12 +28,39 @@ pub(super) fn of_videos(path: &Path) -> Result<Option<Report>, InspectError> {
     }
 }
 
-fn report(path: &Path, metadata: &DatasetMetadata) -> Report {
+/// What the metadata says of a dataset of which no episode could be read because its videos are damaged; nothing where
+/// they are not what is wrong.
+pub(super) fn of_damaged_videos(path: &Path) -> Option<Report> {
+    let metadata = DatasetMetadata::read(path).ok().filter(|metadata| !metadata.video_files.is_empty())?;
+    let mut report = report(path, &metadata, "none of its frames could be read");
+    let there = metadata.video_files.iter().filter(|file| !metadata.missing.contains(file));
+    let damage = |file: &PathBuf| {
+        let error = Video::open(file).and_then(|video| video.check_first()).err()?;
+        Some(BrokenFile { file: relative(file, path), problem: error.to_string() })
+    };
+    report.broken.extend(there.filter_map(damage));
+    let is_missing = |file: &PathBuf| metadata.missing.contains(file);
+    let is_damaged = !report.broken.is_empty() && !metadata.data_files.iter().all(is_missing);
+    is_damaged.then_some(report)
+}
+
+/// Says of each camera that is a video what it was decoded by.
+pub(super) fn name_decoders(path: &Path, cameras: &mut [Camera]) {
+    for shard in shards(path).unwrap_or_default() {
+        let found = Dataset::open(&shard).and_then(|dataset| dataset.video_decoders()).unwrap_or_default();
+        for (name, codec, decoder) in found {
+            let of_it = cameras.iter_mut().filter(|camera| camera.name == name);
+            of_it.for_each(|camera| camera.video = Some(format!("{codec} by {decoder}")));
+        }
+    }
+}
+
+/// `why` is why no frame was looked at.
+fn report(path: &Path, metadata: &DatasetMetadata, why: &str) -> Report {
     let DatasetMetadata { info, lengths, data_files, video_files, missing } = metadata;
     let frames = lengths.iter().sum::<u64>() as usize;
-    let relative = |file: &Path| file.strip_prefix(path).unwrap_or(file).display().to_string();
-    let gone = |file: &std::path::PathBuf| BrokenFile {
-        file: relative(file),
+    let gone = |file: &PathBuf| BrokenFile {
+        file: relative(file, path),
         problem: "the metadata names it, and it is not there".into(),
     };
     Report {
@@ -49,7 +79,7 @@ fn report(path: &Path, metadata: &DatasetMetadata) -> Report {
         reward: None,
         duplicates: Duplicates::default(),
         leakage: None,
-        findings: vec![Finding::of_dataset(Suspicion::MetadataOnly, videos(info))],
+        findings: vec![Finding::of_dataset(Suspicion::MetadataOnly, videos(info, why))],
         broken: missing.iter().map(gone).collect(),
         picks: Vec::new(),
     }
@@ -62,16 +92,12 @@ fn steps(lengths: &[u64]) -> Lengths {
     Lengths { min: *min, median: all[all.len() / 2], max: *max, total: all.iter().sum() }
 }
 
-/// The features that cannot be looked at, each with its codec.
-fn videos(info: &Info) -> Vec<String> {
+/// The features that were not looked at, each with its codec.
+fn videos(info: &Info, why: &str) -> Vec<String> {
     let videos = info.features.iter().filter(|feature| feature.is_video());
     let codec =
         |feature: &Feature| feature.codec.clone().unwrap_or_else(|| "a codec it does not name".into());
-    videos
-        .map(|feature| {
-            format!("{} is a video ({}), and videos cannot be decoded yet", feature.name, codec(feature))
-        })
-        .collect()
+    videos.map(|feature| format!("{} is a video ({}), and {why}", feature.name, codec(feature))).collect()
 }
 
 fn cameras(info: &Info, frames: usize) -> Vec<Camera> {
@@ -79,7 +105,7 @@ fn cameras(info: &Info, frames: usize) -> Vec<Camera> {
     let camera = |feature: &Feature| {
         let shape = feature.frame_shape()?;
         let sizes = vec![ImageSize { shape: [shape.height, shape.width, shape.channels], frames }];
-        Some(Camera { name: feature.name.clone(), sizes })
+        Some(Camera { name: feature.name.clone(), sizes, video: None })
     };
     images.filter_map(camera).collect()
 }

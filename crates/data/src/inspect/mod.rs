@@ -83,8 +83,12 @@ pub fn inspect(
         summarized
     };
     let summarized: Vec<_> = chosen.par_iter().map(summarize).collect();
-    let report = report::report(path, &collection, &chosen, all, summarized);
+    let mut report = report::report(path, &collection, &chosen, all, summarized);
+    lerobot::name_decoders(path, &mut report.cameras);
     if report.episodes == 0 {
+        if let Some(report) = lerobot::of_damaged_videos(path) {
+            return Ok(report);
+        }
         return Err(InspectError::NothingRead { path: path.into(), report: Box::new(report) });
     }
     Ok(report)

@@ -99,6 +99,9 @@ pub struct Camera {
     pub name: String,
     /// The sizes of its images.
     pub sizes: Vec<ImageSize>,
+    /// Of a video: the codec, and what decoded it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub video: Option<String>,
 }
 
 /// A size of images.
@@ -297,7 +300,7 @@ fn cameras(summaries: &[ItemSummary]) -> Vec<Camera> {
     let size = |(shape, frames)| ImageSize { shape, frames };
     cameras
         .into_iter()
-        .map(|(name, sizes)| Camera { name, sizes: sizes.into_iter().map(size).collect() })
+        .map(|(name, sizes)| Camera { name, sizes: sizes.into_iter().map(size).collect(), video: None })
         .collect()
 }
 

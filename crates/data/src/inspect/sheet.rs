@@ -146,7 +146,7 @@ fn frame(
     let image = views.images[at].image()?;
     let what = if recorded.unit == Unit::Images { "image" } else { "frame" };
     Ok(SheetFrame {
-        image: Canvas::fitted(image.shape(), &image.pixels(), side),
+        image: Canvas::fitted(image.shape(), &image.pixels()?, side),
         tint: tint(recorded, at),
         caption: vec![format!("{what} {at}")],
     })

@@ -111,7 +111,7 @@ pub(super) fn summarize(recorded: &Recorded, item: &Item) -> ItemSummary {
 fn image_summaries(views: &CameraImages) -> Result<Vec<ImageSummary>, FileProblem> {
     let image_summary = |image: &Frame| {
         let image = image.image()?;
-        let (shape, pixels) = (image.sides(), image.pixels());
+        let (shape, pixels) = (image.sides(), image.pixels()?);
         let black = pixels.iter().all(|byte| *byte <= BLACK);
         Ok(ImageSummary { shape, fingerprint: Fingerprint::of(&pixels, shape), black })
     };
@@ -245,7 +245,7 @@ fn digest(recorded: &Recorded, seen: &[(String, Vec<ImageSummary>)]) -> Option<u
 fn thumbs(recorded: &Recorded) -> Option<Vec<u8>> {
     let views = recorded.cameras.first().filter(|_| recorded.unit == Unit::Episode)?;
     let last = views.images.len().checked_sub(1)?;
-    let small = |at: usize| Some(views.images[at].image().ok()?.thumb(THUMB));
+    let small = |at: usize| views.images[at].image().ok()?.thumb(THUMB).ok();
     let thumbs: Option<Vec<Vec<u8>>> = [0, last / 2, last].into_iter().map(small).collect();
     Some(thumbs?.concat())
 }

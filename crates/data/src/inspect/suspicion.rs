@@ -157,7 +157,9 @@ impl Suspicion {
             Self::TooShort => "episodes that end at once often come from a failed reset; drop them",
             Self::Duplicates => "keep one of each; a store does that by itself",
             Self::NearDuplicates => "vary the starts (seeds, fixed reset states): copies teach little",
-            Self::MetadataOnly => "export it with images instead of videos to have every frame inspected",
+            Self::MetadataOnly => {
+                "every frame is inspected once its videos are whole and something decodes them"
+            }
             Self::Unbalanced => {
                 "collect more of the rare one, or keep fewer of the other when converting: so many failures per success"
             }

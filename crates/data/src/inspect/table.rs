@@ -85,7 +85,13 @@ impl Report {
             };
             camera.sizes.iter().map(size).collect::<Vec<_>>().join(", ")
         };
-        self.cameras.iter().map(|camera| format!("{:wide$}  {}", camera.name, sizes(camera))).collect()
+        let video = |camera: &super::Camera| match &camera.video {
+            Some(video) => format!(", video: {video}"),
+            None => String::new(),
+        };
+        let line =
+            |camera: &super::Camera| format!("{:wide$}  {}{}", camera.name, sizes(camera), video(camera));
+        self.cameras.iter().map(line).collect()
     }
 
     fn reward_line(&self) -> Option<String> {

@@ -4,22 +4,26 @@ use std::collections::HashSet;
 
 use rayon::prelude::*;
 
-use super::LabelledData;
+use super::{LabelledData, LabelledError};
 use crate::convert::{Fingerprint, FingerprintedImage, Leakage};
 
 /// What frames to measure on share with frames that were learned from, by the images of their first camera.
-#[must_use]
-pub fn leakage(train: &[&LabelledData], measured: &[&LabelledData]) -> Leakage {
-    Leakage::between(&fingerprinted(train), &fingerprinted(measured), &HashSet::new())
+///
+/// # Errors
+/// When a frame of a video cannot be decoded.
+pub fn leakage(train: &[&LabelledData], measured: &[&LabelledData]) -> Result<Leakage, LabelledError> {
+    Ok(Leakage::between(&fingerprinted(train)?, &fingerprinted(measured)?, &HashSet::new()))
 }
 
-fn fingerprinted(data: &[&LabelledData]) -> Vec<FingerprintedImage> {
+fn fingerprinted(data: &[&LabelledData]) -> Result<Vec<FingerprintedImage>, LabelledError> {
     let episodes: Vec<_> = data.iter().flat_map(|data| &data.episodes).enumerate().collect();
     let frames = episodes.into_par_iter().flat_map_iter(|(episode, frames)| {
         frames.frames.iter().map(move |frame| {
             let image = &frame.images[0];
-            let fingerprint = Fingerprint::of(&image.pixels(), image.sides());
-            FingerprintedImage { episode, label: u8::from(frame.success), fingerprint }
+            let pixels =
+                image.pixels().map_err(|problem| LabelledError::Frames(problem.in_file(&frames.name)))?;
+            let fingerprint = Fingerprint::of(&pixels, image.sides());
+            Ok(FingerprintedImage { episode, label: u8::from(frame.success), fingerprint })
         })
     });
     frames.collect()

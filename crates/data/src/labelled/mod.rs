@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 use plaudit_core::FrameShape;
 
-use crate::convert::{BadFiles, OnProgress};
+use crate::convert::OnProgress;
 use crate::recording::{BadFile, DatasetFormat, MAIN, Recordings, Rules};
 
 pub use crate::recording::FrameImage;
@@ -41,13 +41,11 @@ pub struct ReadOptions {
     pub cameras: Vec<String>,
     /// How recordings are read.
     pub rules: Rules,
-    /// What happens with files that cannot be used.
-    pub bad_files: BadFiles,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        Self { cameras: vec![MAIN.into()], rules: Rules::default(), bad_files: BadFiles::Stop }
+        Self { cameras: vec![MAIN.into()], rules: Rules::default() }
     }
 }
 

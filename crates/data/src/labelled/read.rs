@@ -1,6 +1,6 @@
 //! Frames of recordings, whatever their format.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use plaudit_core::FrameShape;
 
@@ -8,7 +8,8 @@ use super::error::LabelledError;
 use super::{LabelledData, LabelledEpisode, LabelledFrame, ReadOptions};
 use crate::convert::{OnProgress, scan};
 use crate::recording::{
-    CameraKey, FileProblem, Frame, FrameImage, Item, LabelledEntry, Observation, Recordings,
+    BadFile, BadFiles, CameraKey, FileProblem, Frame, FrameImage, Item, LabelledEntry, Observation,
+    Recordings,
 };
 
 /// Every labelled frame of some recordings.
@@ -37,11 +38,12 @@ pub(super) fn read(
             (vec![found], Vec::new())
         }
         _ => {
-            let scanned = scan(&path, &items, options.bad_files, progress, extract)?;
+            let scanned = scan(&path, &items, options.rules.bad_files, progress, extract)?;
             (scanned.found, scanned.bad)
         }
     };
-    let shapes = one_size(&found)?;
+    let (shapes, found, others) = one_size(found, options.rules.bad_files)?;
+    let skipped = skipped.into_iter().chain(others).collect();
     let in_episodes = !found.iter().any(|found| found.is_loose);
     let episodes: Vec<LabelledEpisode> = found.into_iter().flat_map(|found| found.episodes).collect();
     let has_history = in_episodes && (format.is_collectors() || LabelledData::is_gapless(&episodes));
@@ -78,25 +80,43 @@ fn in_item(item: &Item, cameras: &[CameraKey]) -> Result<FileEpisodes, FileProbl
     Ok(FileEpisodes { path: item.path.clone(), episodes, is_loose: found.is_loose })
 }
 
-/// The size of each camera's images, which is the same everywhere.
-fn one_size(items: &[FileEpisodes]) -> Result<Vec<FrameShape>, LabelledError> {
-    let mut first: Option<(Vec<FrameShape>, &Path)> = None;
-    for (item, episode) in items.iter().flat_map(|item| item.episodes.iter().map(move |one| (item, one))) {
-        for frame in &episode.frames {
-            let these = frame.images.iter().map(FrameImage::shape);
-            let (expected, other) = first.get_or_insert_with(|| (these.clone().collect(), &item.path));
-            let differs = expected.iter().zip(these).find(|(expected, found)| **expected != *found);
-            if let Some((expected, found)) = differs {
-                let sides = |shape: FrameShape| [shape.height, shape.width, shape.channels];
-                let problem = FileProblem::Size {
-                    location: format!("frame {}", frame.at),
-                    found: sides(found),
-                    expected: sides(*expected),
-                    other: other.to_owned(),
-                };
-                return Err(LabelledError::Frames(problem.in_file(&item.path)));
+/// The size of each camera's images, which is the same everywhere: what has images of another size is bad.
+fn one_size(items: Vec<FileEpisodes>, bad_files: BadFiles) -> Result<OfOneSize, LabelledError> {
+    let mut first: Option<(Vec<FrameShape>, PathBuf)> = None;
+    let (mut kept, mut bad) = (Vec::new(), Vec::new());
+    for item in items {
+        match other_size(&item, &mut first) {
+            None => kept.push(item),
+            Some(problem) => {
+                let problem = problem.in_file(&item.path);
+                if bad_files == BadFiles::Stop {
+                    return Err(LabelledError::Frames(problem));
+                }
+                bad.push(problem);
             }
         }
     }
-    Ok(first.map(|(shapes, _)| shapes).unwrap_or_default())
+    Ok((first.map(|(shapes, _)| shapes).unwrap_or_default(), kept, bad))
+}
+
+/// The sizes of images, items that have those, and items that do not.
+type OfOneSize = (Vec<FrameShape>, Vec<FileEpisodes>, Vec<BadFile>);
+
+/// An image of another size than the first.
+fn other_size(item: &FileEpisodes, first: &mut Option<(Vec<FrameShape>, PathBuf)>) -> Option<FileProblem> {
+    for frame in item.episodes.iter().flat_map(|episode| &episode.frames) {
+        let these = frame.images.iter().map(FrameImage::shape);
+        let (expected, other) = first.get_or_insert_with(|| (these.clone().collect(), item.path.clone()));
+        let differs = expected.iter().zip(these).find(|(expected, found)| **expected != *found);
+        if let Some((expected, found)) = differs {
+            let sides = |shape: FrameShape| [shape.height, shape.width, shape.channels];
+            return Some(FileProblem::Size {
+                location: format!("frame {}", frame.at),
+                found: sides(found),
+                expected: sides(*expected),
+                other: other.clone(),
+            });
+        }
+    }
+    None
 }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use parquet::errors::ParquetError;
 
+use crate::video::VideoError;
+
 /// A dataset that could not be read or written: which file, which column, and why.
 #[derive(Debug)]
 pub struct LeRobotError(Box<Details>);
@@ -54,12 +56,12 @@ pub enum Problem {
         /// What to do.
         hint: &'static str,
     },
-    /// Images are in video files.
-    #[error("its images are in video files, which takes a decoder for {codec}; {HINT_VIDEO}")]
-    Video {
-        /// The codec the dataset names.
-        codec: String,
-    },
+    /// A video that cannot be read or decoded.
+    #[error("{0}")]
+    Video(#[from] VideoError),
+    /// An image that cannot be encoded as a video's.
+    #[error("a video cannot be written: {0}")]
+    Encode(#[from] plaudit_mp4::EncodeError),
     /// An image that does not decode.
     #[error("image of frame {frame}: {why}")]
     Image {
@@ -98,8 +100,6 @@ pub enum Problem {
     #[error("another process writes here; give each its own rank")]
     Busy,
 }
-
-const HINT_VIDEO: &str = "convert the dataset to the image layout (dtype `image`) with the lerobot package";
 
 /// What reading and writing datasets return.
 pub(super) type Result<T, E = LeRobotError> = std::result::Result<T, E>;

@@ -31,6 +31,11 @@ impl Feature {
         Self { name, dtype: "image".into(), shape, names, codec: None }
     }
 
+    /// Images in a video file of that codec, in lerobot's words.
+    pub(super) fn video(name: String, shape: FrameShape, codec: &str) -> Self {
+        Self { dtype: "video".into(), codec: Some(codec.to_owned()), ..Self::image(name, shape) }
+    }
+
     /// Whether it is an image inside the parquet files.
     pub fn is_image(&self) -> bool {
         self.dtype == "image"
@@ -56,10 +61,23 @@ impl Feature {
         Some(FrameShape { height, width, channels })
     }
 
-    /// As `meta/info.json` has it.
-    pub(super) fn to_json(&self) -> Value {
+    /// As `meta/info.json` has it, in a dataset of so many frames per second.
+    pub(super) fn to_json(&self, fps: &Value) -> Value {
         let names = if self.names.is_empty() { Value::Null } else { json!(self.names) };
-        json!({ "dtype": self.dtype, "shape": self.shape, "names": names })
+        let mut feature = json!({ "dtype": self.dtype, "shape": self.shape, "names": names });
+        if let (Some(codec), [height, width, channels]) = (&self.codec, &self.shape[..]) {
+            feature["info"] = json!({
+                "video.height": height,
+                "video.width": width,
+                "video.codec": codec,
+                "video.pix_fmt": "yuv420p",
+                "video.is_depth_map": false,
+                "video.fps": fps,
+                "video.channels": channels,
+                "has_audio": false,
+            });
+        }
+        feature
     }
 
     /// As it stands in the parquet files for Hugging Face's `datasets`.
@@ -87,10 +105,11 @@ pub(super) fn default_features() -> Vec<Feature> {
     names.map(unnamed).to_vec()
 }
 
-/// The text under the key `huggingface` in each data file.
+/// The text under the key `huggingface` in each data file. Videos are not in it.
 pub(super) fn hugging_face(features: &[Feature]) -> String {
+    let inside = features.iter().filter(|feature| !feature.is_video());
     let features: Map<String, Value> =
-        features.iter().map(|feature| (feature.name.clone(), feature.to_hugging_face())).collect();
+        inside.map(|feature| (feature.name.clone(), feature.to_hugging_face())).collect();
     json!({ "info": { "features": features } }).to_string()
 }
 

@@ -1,8 +1,8 @@
 //! LeRobot datasets: written as RLinf writes them, read as they are found.
 //!
-//! [`Writer`] makes LeRobotDataset v3 in the image layout, PNG files inside parquet files, with RLinf's columns; the
-//! `lerobot` package loads it. [`Dataset`] reads that, what `lerobot` itself writes, and the older v2. No video codec
-//! is needed, and none is here: datasets whose images are in video files are refused by name.
+//! [`Writer`] makes LeRobotDataset v3: PNG files inside parquet files or H.264 in MP4 files ([`ImageStorage`]), with RLinf's
+//! columns or lerobot's own ([`ColumnNames`]); the `lerobot` package loads it. [`Dataset`] reads that, what `lerobot` itself writes, and the older v2,
+//! also where images are in video files ([`video`](crate::video)).
 //!
 //! ```
 //! use plaudit_core::{End, FrameShape};
@@ -37,5 +37,8 @@ mod write;
 
 pub use error::{LeRobotError, Problem};
 pub use feature::Feature;
-pub use read::{Dataset, DatasetMetadata, Episodes, Info, Limits, Version, shards};
-pub use write::{Existing, ExistingShards, Settings, Shard, Writer};
+pub use read::{Dataset, DatasetMetadata, Episodes, FilmedEpisode, Info, Limits, Version, shards};
+pub use write::{
+    ColumnNames, Existing, ExistingShards, ImageAt, ImageStorage, KnownSuccess, Settings, Shard,
+    SourceCamera, SourceEpisode, Writer,
+};

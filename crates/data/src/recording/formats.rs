@@ -11,8 +11,8 @@ use super::item::Items;
 use super::pixel_format::{ChannelOrder, Strictness};
 use super::probe::Probe;
 use super::{
-    collected, frames, image_folder, image_list, keyboard, lerobot, replay_buffer, stored, trajectories,
-    transitions, windows,
+    collected, frames, image_folder, image_list, keyboard, lerobot, maniskill, mcap, plain_folder,
+    replay_buffer, rlds, robomimic, stored, trajectories, transitions, windows, zarr,
 };
 
 macro_rules! formats {
@@ -46,12 +46,24 @@ formats! {
     Store = stored::FORMAT,
     /// A LeRobot dataset.
     Lerobot = lerobot::FORMAT,
+    /// ManiSkill's trajectories: `*.h5`, a group `traj_N` per episode.
+    Maniskill = maniskill::FORMAT,
+    /// robomimic's demonstrations: an HDF5 file, a group `data/demo_N` per episode.
+    Robomimic = robomimic::FORMAT,
+    /// RLDS: a folder of TensorFlow Datasets with `features.json` and `*.tfrecord-*` files, an episode per record.
+    Rlds = rlds::FORMAT,
+    /// A replay buffer in zarr: `data/*` and `meta/episode_ends`, in a folder or a `.zarr.zip`.
+    Zarr = zarr::FORMAT,
+    /// Recordings of a robot in MCAP, a file per episode; in folders `success` and `failure`, or not.
+    Mcap = mcap::FORMAT,
     /// Windows of frames with a `segments.jsonl`.
     Windows = windows::FORMAT,
     /// A replay buffer of RLinf's: files `trajectory_*.pt`.
     ReplayBuffer = replay_buffer::FORMAT,
     /// PNG images that a person sorted into folders `success` and `failure`.
     ImageFolder = image_folder::FORMAT,
+    /// Videos (`*.mp4`) or folders of images, an episode each; in folders `success` and `failure`, or with a `labels.csv`.
+    PlainFolder = plain_folder::FORMAT,
     /// `train.pt` and `val.pt`: images with labels.
     Images = image_list::FORMAT,
     /// Folders `positive` and `negative` of `.npy` trajectories: `images` `[T, C, H, W]` by camera, `labels` `[T]`.

@@ -4,13 +4,11 @@
 //! neither folder (such as in `unsorted/`, where frames wait for a person) is left alone.
 
 use std::collections::BTreeMap;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
-
-use plaudit_pyfiles::{Array, DType, plain_file};
 
 use super::cameras::MAIN;
 use super::formats::Format;
+use super::image_file::read_png;
 use super::item::Item;
 use super::observation::Columns;
 use super::probe::list;
@@ -33,8 +31,6 @@ pub(super) const FORMAT: Format = Format {
 const SORTED: [(&str, bool); 2] = [("success", true), ("failure", false)];
 /// Between the name of a frame and its camera.
 const AT: char = '@';
-/// Pixels of the largest image that is read: no file makes memory run out by what its head says.
-const MOST_PIXELS: u64 = 1 << 26;
 
 /// Whether a folder is an image folder.
 fn is_at(path: &Path) -> bool {
@@ -62,7 +58,7 @@ fn frames(path: &Path) -> Vec<(PathBuf, SortedImage)> {
 
 /// One frame: a recording of its own, since nobody knows what came before it.
 fn read(image: &SortedImage) -> Result<Recording, FileProblem> {
-    let camera = |(name, file): (&String, &PathBuf)| Ok((name.clone(), vec![read_image(file)?]));
+    let camera = |(name, file): (&String, &PathBuf)| Ok((name.clone(), vec![read_png(file)?]));
     let cameras: Vec<_> = image.files.iter().map(camera).collect::<Result<_, FileProblem>>()?;
     // An image without a camera name is of the only camera that is asked for.
     let main = (cameras.len() == 1).then_some(0);
@@ -84,55 +80,4 @@ fn by_frame(folder: &Path) -> BTreeMap<String, BTreeMap<String, PathBuf>> {
         by_frame.entry(name.into()).or_default().insert(camera.into(), file);
     }
     by_frame
-}
-
-fn read_image(file: &Path) -> Result<Array, FileProblem> {
-    let open = plain_file::open(file)?;
-    // Room for the pixels in 16 bits and four channels, and for a row or two.
-    let limits = png::Limits { bytes: 8 * MOST_PIXELS as usize + (1 << 20) };
-    let mut decoder = png::Decoder::new_with_limits(BufReader::new(open), limits);
-    decoder.set_transformations(png::Transformations::normalize_to_color8());
-    decoder.set_ignore_text_chunk(true);
-    decoder.set_ignore_iccp_chunk(true);
-    let broken = |error: png::DecodingError| FileProblem::Image { what: error.to_string() };
-    let header = decoder.read_header_info().map_err(broken)?;
-    if u64::from(header.width) * u64::from(header.height) > MOST_PIXELS {
-        let (height, width) = (header.height, header.width);
-        let what = format!("{height}x{width} pixels, where {MOST_PIXELS} pixels are read at most");
-        return Err(FileProblem::Image { what });
-    }
-    let mut reader = decoder.read_info().map_err(broken)?;
-    let mut pixels = vec![0; reader.output_buffer_size().unwrap_or(0)];
-    let info = reader.next_frame(&mut pixels).map_err(broken)?;
-    pixels.truncate(info.buffer_size());
-    let (height, width) = (info.height as usize, info.width as usize);
-    let rgb: Vec<u8> = match info.color_type.samples() {
-        3 => pixels,
-        // Without colours all three are the same; what shines through is left out.
-        samples @ (1 | 2) => pixels.chunks_exact(samples).flat_map(|pixel| [pixel[0]; 3]).collect(),
-        samples => pixels.chunks_exact(samples).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]).collect(),
-    };
-    let wrong = |error: plaudit_pyfiles::ShapeError| FileProblem::Image { what: error.to_string() };
-    Array::new(DType::U8, &[height, width, 3], rgb).map_err(wrong)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use plaudit_core::FrameShape;
-
-    #[test]
-    fn an_image_that_claims_to_be_huge_is_refused_before_memory_is_taken() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("bomb.png");
-        let mut bytes = plaudit_draw::encode_png(FrameShape::rgb(1, 1), &[1, 2, 3]).unwrap();
-        assert!(std::fs::write(&file, &bytes).is_ok() && read_image(&file).is_ok());
-        bytes[16..20].copy_from_slice(&60_000_u32.to_be_bytes());
-        bytes[20..24].copy_from_slice(&50_000_u32.to_be_bytes());
-        let check = crc32fast::hash(&bytes[12..29]);
-        bytes[29..33].copy_from_slice(&check.to_be_bytes());
-        std::fs::write(&file, &bytes).unwrap();
-        let error = read_image(&file).unwrap_err().to_string();
-        assert!(error.contains("50000x60000 pixels"), "{error}");
-    }
 }

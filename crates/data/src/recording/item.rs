@@ -9,9 +9,10 @@ use plaudit_pyfiles::{Access, Buffer, PyValue, Reader};
 
 use super::error::OpenError;
 use super::formats::DatasetFormat;
+use super::label_table::{self, LabelTable, RowLabel};
 use super::probe::{FirstPickle, Probe, list};
 use super::rules::Rules;
-use super::{BadFile, FileProblem, Recording, keys, stored};
+use super::{BadFile, FileProblem, Recording, Unit, keys, stored};
 
 /// What lies at a path: its format, and its items, none of which is read yet.
 #[derive(Debug)]
@@ -30,11 +31,13 @@ pub struct Recordings {
 pub(super) struct Items {
     pub(super) items: Vec<Item>,
     pub(super) broken: Vec<(PathBuf, FileProblem)>,
+    /// A table of labels that lies among them.
+    pub(super) labels: Option<PathBuf>,
 }
 
 impl From<Vec<Item>> for Items {
     fn from(items: Vec<Item>) -> Self {
-        Self { items, broken: Vec::new() }
+        Self { items, ..Self::default() }
     }
 }
 
@@ -54,6 +57,8 @@ pub(crate) struct Item {
     /// What its episodes lie in, where that is not the folder of its file.
     pub(super) home: Option<PathBuf>,
     pub(super) format: DatasetFormat,
+    /// What a table of labels says of it.
+    pub(super) table: Option<Arc<[RowLabel]>>,
     pub(super) rules: Arc<Rules>,
     pub(super) read: Arc<ReadItem>,
 }
@@ -89,9 +94,9 @@ impl Item {
         path: PathBuf,
         read: impl Fn(&Rules) -> Result<OpenedItem, FileProblem> + Send + Sync + 'static,
     ) -> Self {
-        let (split, declared_label, home) = (None, None, None);
+        let (split, declared_label, home, table) = (None, None, None, None);
         let (format, rules) = (DatasetFormat::Episodes, Arc::default());
-        Self { path, split, declared_label, home, format, rules, read: Arc::new(read) }
+        Self { path, split, declared_label, home, format, table, rules, read: Arc::new(read) }
     }
 
     /// The same with what a folder says of its outcome.
@@ -110,7 +115,11 @@ impl Item {
         for recording in &mut found {
             recording.unlabelled_frames = self.rules.unlabelled_frames;
             recording.split_unit = self.format.split_unit();
+            if let Some(rows) = &self.table {
+                label_table::apply(rows, recording)?;
+            }
             label_by_reward(recording, &self.rules);
+            label_last_frames(recording, &self.rules);
             recording.disagrees = recording.disagrees.take().or_else(|| self.disagreement(recording.success));
         }
         Ok((bytes, found))
@@ -124,6 +133,20 @@ impl Item {
     /// The name of an episode without its folder.
     pub(crate) fn stem(&self) -> String {
         self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Its name with the file or folder it lies in.
+    pub(super) fn full_name(&self) -> String {
+        format!("{}/{}", self.folder(), self.stem())
+    }
+
+    /// What a table may call it.
+    pub(super) fn names(&self) -> Vec<String> {
+        let file = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut names = vec![self.stem(), self.full_name(), format!("{}/{file}", self.folder()), file];
+        names.sort();
+        names.dedup();
+        names
     }
 
     /// The folder that an episode lies in: a store is one.
@@ -160,6 +183,17 @@ fn label_by_reward(recording: &mut Recording, rules: &Rules) {
     recording.success = recording.success();
 }
 
+/// Where no frame says so, the rule about the last frames of a demonstration does, unless it is known to have failed.
+fn label_last_frames(recording: &mut Recording, rules: &Rules) {
+    let Some(last) = rules.success_last_frames.filter(|_| recording.success != Some(false)) else { return };
+    if recording.labels.iter().any(Option::is_some) || recording.unit != Unit::Episode {
+        return;
+    }
+    let count = recording.observations.len();
+    recording.labels = (0..count).map(|at| Some(at + last >= count)).collect();
+    recording.success = Some(true);
+}
+
 fn outcome_name(success: bool) -> &'static str {
     if success { "success" } else { "failure" }
 }
@@ -186,7 +220,7 @@ impl Recordings {
             Some(format) => (format, (format.spec().items)(path)?),
             None => (DatasetFormat::Store, stored::below(path)?),
         };
-        let found = Self::of(path, format, found, rules);
+        let found = Self::of(path, format, found, rules)?;
         match found.items.is_empty() && found.broken.is_empty() && format.is_collectors() {
             true => Err(OpenError::NoEpisodes { path: path.into() }),
             false => Ok(found),
@@ -206,7 +240,7 @@ impl Recordings {
             }
             items.extend(files.into_iter().map(|file| super::trajectories::item(file, Some(outcome))));
         }
-        Ok(Self::of(positive, DatasetFormat::Trajectories, items.into(), rules))
+        Self::of(positive, DatasetFormat::Trajectories, items.into(), rules)
     }
 
     /// How many items there are: what is read in one go.
@@ -224,28 +258,40 @@ impl Recordings {
     /// Every recording, each file read when the iterator reaches it. A file that cannot be read is an error, and the next
     /// one follows.
     pub fn iter(&self) -> impl Iterator<Item = Result<Recording, BadFile>> {
-        let read = |item: &Item| -> Vec<Result<Recording, BadFile>> {
-            match item.read() {
-                Ok(found) => {
-                    let alone = found.len() == 1;
-                    let named = |(number, mut recording): (usize, Recording)| {
-                        recording.name =
-                            if alone { item.stem() } else { format!("{}_{number}", item.stem()) };
-                        Ok(recording)
-                    };
-                    found.into_iter().enumerate().map(named).collect()
-                }
-                Err(problem) => vec![Err(problem.in_file(&item.path))],
-            }
-        };
-        self.items.iter().flat_map(read)
+        (0..self.len()).flat_map(|number| match self.read(number) {
+            Ok(found) => found.into_iter().map(Ok).collect(),
+            Err(bad) => vec![Err(bad)],
+        })
     }
 
-    fn of(path: &Path, format: DatasetFormat, found: Items, rules: &Rules) -> Self {
+    /// The recordings of one item, by its number: one, where a file holds one episode. None where there is no such item.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read(&self, number: usize) -> Result<Vec<Recording>, BadFile> {
+        let Some(item) = self.items.get(number) else { return Ok(Vec::new()) };
+        let mut found = item.read().map_err(|problem| problem.in_file(&item.path))?;
+        let alone = found.len() == 1;
+        for (number, recording) in found.iter_mut().enumerate() {
+            recording.name = if alone { item.stem() } else { format!("{}_{number}", item.stem()) };
+        }
+        Ok(found)
+    }
+
+    /// The file of an item, by its number.
+    #[must_use]
+    pub fn file(&self, number: usize) -> Option<&Path> {
+        self.items.get(number).map(|item| item.path.as_path())
+    }
+
+    fn of(path: &Path, format: DatasetFormat, found: Items, rules: &Rules) -> Result<Self, OpenError> {
         let rules = Arc::new(rules.clone());
         let item = |item: Item| Item { format, rules: rules.clone(), ..item };
-        let items = found.items.into_iter().map(item).collect();
-        Self { path: path.into(), format, items, broken: found.broken }
+        let mut items: Vec<Item> = found.items.into_iter().map(item).collect();
+        if let Some(table) = rules.labels.as_ref().or(found.labels.as_ref()) {
+            LabelTable::read(table)?.give(&mut items)?;
+        }
+        Ok(Self { path: path.into(), format, items, broken: found.broken })
     }
 }
 

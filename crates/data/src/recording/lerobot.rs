@@ -9,7 +9,7 @@ use super::item::{Item, Items};
 use super::observation::Columns;
 use super::{AfterLast, FileProblem, Recording};
 use crate::episode::{CameraTrack, Timestep};
-use crate::lerobot::{Dataset, shards};
+use crate::lerobot::{Dataset, FilmedEpisode, shards};
 
 pub(super) const FORMAT: Format = Format {
     name: "lerobot",
@@ -39,7 +39,7 @@ pub(super) const FORMAT: Format = Format {
 /// One episode. What follows an action stands beside what was before it; the layout has no observation after the last
 /// action, so the last one stands for it.
 fn read(dataset: &Dataset, number: usize) -> Result<Recording, FileProblem> {
-    let episode = dataset.read(number)?;
+    let FilmedEpisode { episode, videos } = dataset.read_filmed(number)?;
     let has = |names: &[&str]| names.iter().any(|name| dataset.info().feature(name).is_some());
     let after = || episode.timesteps[1..].iter();
     let steps = episode.actions.len();
@@ -58,8 +58,11 @@ fn read(dataset: &Dataset, number: usize) -> Result<Recording, FileProblem> {
         actions: episode.actions,
         ..Recording::default()
     };
-    let cameras = episode.cameras.into_iter().map(images).collect();
-    let columns = Columns { cameras, states: episode.states, ..Columns::default() };
+    let cameras: Vec<_> = episode.cameras.into_iter().map(images).collect();
+    let videos: Vec<_> = videos.into_iter().map(|(name, video)| (name.to_string(), video)).collect();
+    // The main view, wherever it is.
+    let main = videos.iter().position(|(name, _)| name == "image").map(|at| at + cameras.len());
+    let columns = Columns { cameras, videos, states: episode.states, main, ..Columns::default() };
     recording.observations = columns.rows(steps);
     Ok(recording)
 }

@@ -28,7 +28,7 @@
 //!     println!("{}: success {:?}, rewards {:?}", recording.name(), recording.success(), recording.rewards());
 //!     for at in 0..recording.len() {
 //!         let frame = recording.frame(at, "main_images")?.ok_or("no such camera")?;
-//!         assert_eq!(frame.pixels().len(), frame.shape().bytes());
+//!         assert_eq!(frame.pixels()?.len(), frame.shape().bytes());
 //!     }
 //! #   assert_eq!((recording.len(), recording.labels()), (2, &[None, Some(true)][..]));
 //! }
@@ -53,36 +53,49 @@ mod error;
 mod formats;
 mod frame;
 mod frames;
+mod hdf5_columns;
+mod image_file;
 mod image_folder;
 mod image_list;
 mod item;
 mod keyboard;
 pub(crate) mod keys;
+mod label_table;
 mod labelled_frames;
 mod lerobot;
+mod maniskill;
+mod mcap;
 mod observation;
 mod pixel_format;
+mod plain_folder;
 mod probe;
 mod problem;
 mod replay_buffer;
+mod rlds;
+mod robomimic;
 mod rules;
 mod stored;
 mod to_episode;
 mod trajectories;
 mod transitions;
 mod windows;
+mod zarr;
 
 use std::sync::Arc;
 
 use plaudit_core::End;
 
+pub use crate::hdf5::Hdf5Error;
+pub use crate::mcap::McapError;
+pub use crate::rlds::RldsError;
+pub use crate::zarr::ZarrError;
 pub use error::OpenError;
 pub use formats::DatasetFormat;
 pub use frame::FrameImage;
 pub use item::Recordings;
 pub use pixel_format::ChannelOrder;
 pub use problem::{BadFile, FileProblem};
-pub use rules::{Rules, UnlabelledFrames};
+pub use rules::{BadFiles, Rules, UnlabelledFrames};
 
 pub(crate) use cameras::{CameraKey, MAIN};
 pub(crate) use formats::SplitUnit;

@@ -6,10 +6,12 @@ use plaudit_pyfiles::{Array, DType, PyValue};
 
 use super::cameras::{CameraKey, MAIN};
 use super::frame::Frame;
+use super::image_file::EncodedImage;
 use super::keys;
 use super::pixel_format::ChannelOrder;
 use super::problem::FileProblem;
 use crate::store::StoredEpisode;
+use crate::video::VideoSegment;
 
 /// What was seen at one step. Nothing of it is read before it is asked for.
 #[derive(Clone, Debug)]
@@ -26,6 +28,10 @@ pub(crate) enum Observation {
 #[derive(Debug, Default)]
 pub(crate) struct Columns {
     pub(super) cameras: Vec<(String, Vec<Array>)>,
+    /// Cameras whose images are in videos, counted after the others.
+    pub(super) videos: Vec<(String, VideoSegment)>,
+    /// Cameras whose images are compressed one by one, counted after those.
+    pub(super) encoded: Vec<(String, Vec<EncodedImage>)>,
     pub(super) states: Vec<Vec<f32>>,
     /// Where channels are looked for first.
     pub(super) channel_order: ChannelOrder,
@@ -50,7 +56,15 @@ impl Observation {
                 let image = |(name, images): &(String, Vec<Array>)| {
                     Some((name.clone(), Frame::found(images.get(*at)?, columns.channel_order)?))
                 };
-                columns.cameras.iter().filter_map(image).collect()
+                let arrays = columns.cameras.iter().filter_map(image);
+                let filmed = |(name, video): &(String, VideoSegment)| {
+                    (*at < video.len).then(|| (name.clone(), Frame::Video(video.clone(), *at)))
+                };
+                let encoded = |(name, images): &(String, Vec<EncodedImage>)| {
+                    Some((name.clone(), Frame::Encoded(images.get(*at)?.clone())))
+                };
+                let filmed = columns.videos.iter().filter_map(filmed);
+                arrays.chain(filmed).chain(columns.encoded.iter().filter_map(encoded)).collect()
             }
             Self::Stored(episode, at) => {
                 let cameras = episode.cameras().enumerate();
@@ -69,11 +83,7 @@ impl Observation {
     ) -> Result<Option<Frame>, FileProblem> {
         match self {
             Self::Dict(value) => image_under(value, key, location),
-            Self::Row(columns, at) => {
-                let index = columns.index(key);
-                let image = index.and_then(|index| columns.cameras[index].1.get(*at));
-                Ok(image.map(|image| Frame::assumed(image, columns.channel_order)))
-            }
+            Self::Row(columns, at) => Ok(columns.index(key).and_then(|index| columns.frame(index, *at))),
             Self::Stored(episode, at) => {
                 let index = key.among(episode.cameras().map(|(name, _)| name));
                 Ok(index.map(|index| Frame::stored(episode, index, *at)))
@@ -114,8 +124,25 @@ impl Columns {
     fn index(&self, key: &CameraKey) -> Option<usize> {
         match self.main {
             Some(main) if key.written == MAIN => Some(main),
-            _ => key.among(self.cameras.iter().map(|(name, _)| name.as_str())),
+            _ => {
+                let arrays = self.cameras.iter().map(|(name, _)| name.as_str());
+                let videos = self.videos.iter().map(|(name, _)| name.as_str());
+                let encoded = self.encoded.iter().map(|(name, _)| name.as_str());
+                key.among(arrays.chain(videos).chain(encoded))
+            }
         }
+    }
+
+    fn frame(&self, camera: usize, at: usize) -> Option<Frame> {
+        if let Some((_, images)) = self.cameras.get(camera) {
+            return Some(Frame::assumed(images.get(at)?, self.channel_order));
+        }
+        let camera = camera - self.cameras.len();
+        if let Some((_, video)) = self.videos.get(camera) {
+            return (at < video.len).then(|| Frame::Video(video.clone(), at));
+        }
+        let (_, images) = self.encoded.get(camera - self.videos.len())?;
+        images.get(at).cloned().map(Frame::Encoded)
     }
 }
 

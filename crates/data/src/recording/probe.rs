@@ -154,3 +154,9 @@ pub(super) fn by_outcome(
     }
     Ok(files)
 }
+
+/// Whether a file lies in the dataset's folder, wherever links lead.
+pub(super) fn is_inside(root: &Path, file: &Path) -> bool {
+    let real = |path: &Path| std::fs::canonicalize(path);
+    matches!((real(root), real(file)), (Ok(root), Ok(file)) if file.starts_with(&root))
+}

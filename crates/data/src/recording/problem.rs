@@ -5,9 +5,14 @@ use std::path::PathBuf;
 
 use plaudit_pyfiles::{DType, ReadError};
 
+use crate::hdf5::Hdf5Error;
 use crate::lerobot::LeRobotError;
+use crate::mcap::McapError;
 use crate::replay_buffer;
+use crate::rlds::RldsError;
 use crate::store::StoreError;
+use crate::video::VideoError;
+use crate::zarr::ZarrError;
 
 /// An input file that cannot be used, and why.
 #[derive(Debug, thiserror::Error)]
@@ -153,6 +158,26 @@ pub enum FileProblem {
     /// An episode of a LeRobot dataset is damaged.
     #[error("{0}")]
     Lerobot(#[from] LeRobotError),
+    /// A frame of a video cannot be decoded.
+    #[error("{}: {source}", path.display())]
+    Video {
+        /// The video.
+        path: PathBuf,
+        /// Which frame, and why.
+        source: VideoError,
+    },
+    /// An HDF5 file that is damaged, or lacks what is needed.
+    #[error("{0}")]
+    Hdf5(#[from] Hdf5Error),
+    /// An episode of RLDS that is damaged, or stored in a way that is not read.
+    #[error("{0}")]
+    Rlds(#[from] RldsError),
+    /// zarr data that is damaged, or stored in a way that is not read.
+    #[error("{0}")]
+    Zarr(#[from] ZarrError),
+    /// An MCAP file that is damaged, or lacks what is needed.
+    #[error("{0}")]
+    Mcap(#[from] McapError),
     /// A trajectory of a replay buffer whose fields do not fit together.
     #[error("{0}")]
     Trajectory(#[from] replay_buffer::Problem),
@@ -162,6 +187,9 @@ pub enum FileProblem {
         /// What is wrong.
         what: String,
     },
+    /// A link that leads out of the dataset's folder.
+    #[error("it is a link that leads out of the dataset's folder")]
+    Outside,
     /// Nobody knows which label is whose.
     #[error("{images} images and {labels} labels")]
     Uneven {
@@ -234,6 +262,11 @@ impl FileProblem {
             Self::ChannelsFirst { .. } | Self::ChannelsLast { .. } => "say in which order it was recorded",
             Self::Range { .. } => "divide by 255 before saving, or save uint8",
             Self::Image { .. } => "take this image out, or save it again",
+            Self::Outside => "put the file itself there",
+            Self::Hdf5(error) => error.hint(),
+            Self::Rlds(error) => error.hint(),
+            Self::Zarr(error) => error.hint(),
+            Self::Mcap(error) => error.hint(),
             Self::Uneven { .. } => "convert the episodes again, or take the file out",
             Self::NoLabels => {
                 "label its frames, record `next.success` or `is_success`, or say which reward means success"
@@ -251,6 +284,7 @@ impl FileProblem {
             | Self::Type { .. }
             | Self::Store(_)
             | Self::Lerobot(_)
+            | Self::Video { .. }
             | Self::Trajectory(_)
             | Self::Lists { .. }
             | Self::Gone
@@ -264,7 +298,8 @@ impl FileProblem {
     }
 
     /// Names the file.
-    pub(crate) fn in_file(self, path: impl Into<PathBuf>) -> BadFile {
+    #[must_use]
+    pub fn in_file(self, path: impl Into<PathBuf>) -> BadFile {
         BadFile { path: path.into(), problem: Box::new(self) }
     }
 }

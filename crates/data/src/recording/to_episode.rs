@@ -13,16 +13,43 @@ impl Recording {
     /// # Errors
     /// When it has no actions, or not one observation more than those, or when its images change their size.
     pub fn to_episode(&self) -> Result<Episode, FileProblem> {
-        let steps = self.actions.len();
-        if steps == 0 {
-            return Err(FileProblem::NoActions);
+        let observations = self.observed();
+        let episode = self.numbers(&observations, &self.actions)?;
+        Ok(Episode { cameras: cameras(&observations)?, ..episode })
+    }
+
+    /// The same without images, for whoever asks for those one by one. What is not known of the last action's outcome is not in
+    /// it: of recordings that end with an action, that action is left out.
+    pub(crate) fn to_episode_without_images(&self) -> Result<Episode, FileProblem> {
+        let (steps, seen) = (self.actions.len(), self.observations.len());
+        let is_open = seen == steps && seen > 1;
+        let mut observations = self.observed();
+        match self.after_last {
+            AfterLast::Included if is_open => self.numbers(&observations, &self.actions[..steps - 1]),
+            AfterLast::Unknown if is_open => {
+                observations.extend(self.observations.last());
+                self.numbers(&observations, &self.actions)
+            }
+            _ => self.numbers(&observations, &self.actions),
         }
+    }
+
+    /// Every observation, the one after the last action too where there is one.
+    fn observed(&self) -> Vec<&Observation> {
         let after_last = match &self.after_last {
             AfterLast::Seen(observation) => Some(observation),
             AfterLast::Repeated => self.observations.last(),
             AfterLast::Included | AfterLast::Unknown => None,
         };
-        let observations: Vec<&Observation> = self.observations.iter().chain(after_last).collect();
+        self.observations.iter().chain(after_last).collect()
+    }
+
+    /// An episode without images.
+    fn numbers(&self, observations: &[&Observation], actions: &[Vec<f32>]) -> Result<Episode, FileProblem> {
+        let steps = actions.len();
+        if steps == 0 {
+            return Err(FileProblem::NoActions);
+        }
         if observations.len() != steps + 1 {
             let what = format!(
                 "{} observations for {steps} actions, where there should be one more: the one after the last action",
@@ -30,7 +57,7 @@ impl Recording {
             );
             return Err(FileProblem::Lists { what });
         }
-        if let Some(at) = self.actions.iter().position(Vec::is_empty) {
+        if let Some(at) = actions.iter().position(Vec::is_empty) {
             let (location, found) = (format!("actions[{at}]"), "something else".into());
             return Err(FileProblem::NotOne { location, expected: "array of numbers", found });
         }
@@ -42,10 +69,10 @@ impl Recording {
             number,
             batch_step,
             success: self.success.unwrap_or_else(once),
-            task: self.task.clone(),
-            cameras: cameras(&observations)?,
+            task: self.task().map(Arc::from),
+            cameras: Vec::new(),
             states: observations.iter().map(|seen| seen.state().unwrap_or_default()).collect(),
-            actions: self.actions.clone(),
+            actions: actions.to_vec(),
             timesteps,
         })
     }
@@ -83,7 +110,7 @@ fn cameras(observations: &[&Observation]) -> Result<Vec<CameraTrack>, FileProble
     for (at, observation) in observations.iter().enumerate() {
         for (name, frame) in observation.images() {
             let image = frame.image()?;
-            let (shape, pixels) = (image.shape(), image.pixels());
+            let (shape, pixels) = (image.shape(), image.pixels()?);
             match tracks.iter_mut().find(|track| *track.name == *name) {
                 Some(track) if track.shape == shape => {
                     Arc::make_mut(&mut track.pixels).extend_from_slice(&pixels)

@@ -50,7 +50,13 @@ fn read(value: &PyValue, rules: &Rules) -> Result<Recording, FileProblem> {
         1 => Some(0),
         _ => cameras.iter().position(|(name, _)| *name == rules.main_camera),
     };
-    let columns = Columns { cameras, states: Vec::new(), channel_order: ChannelOrder::ChannelsFirst, main };
+    let columns = Columns {
+        cameras,
+        states: Vec::new(),
+        channel_order: ChannelOrder::ChannelsFirst,
+        main,
+        ..Columns::default()
+    };
     let uneven = (frames != labels.len()).then(|| format!("{frames} images for {} labels", labels.len()));
     Ok(Recording {
         observations: columns.rows(frames),

@@ -77,9 +77,14 @@ impl Optimizer {
     }
 
     /// The numbers of the next step of this rate.
-    pub(super) fn next_step(&self, learning_rate: f64) -> AdamStep {
+    fn next_step(&self, learning_rate: f64) -> AdamStep {
+        self.step_after(learning_rate, 0)
+    }
+
+    /// The numbers of a step of this rate after so many more.
+    pub(super) fn step_after(&self, learning_rate: f64, more: u32) -> AdamStep {
         let AdamW { betas: (beta1, beta2), eps, weight_decay } = self.settings;
-        let step = u64::from(self.steps) + 1;
+        let step = u64::from(self.steps) + u64::from(more) + 1;
         AdamStep { learning_rate, beta1, beta2, eps, weight_decay, step, grad_scale: 1.0 }
     }
 

@@ -1,6 +1,7 @@
 //! A network that learns.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use plaudit_core::{GradientSync, Seed, SyncError};
@@ -17,6 +18,7 @@ use super::optimizer::{AdamW, Optimizer, StepOutcome};
 use super::parameters::{Id, Parameters, Role, Value};
 use super::scorer::{GpuTimes, Scorer};
 use super::settings::{ClassifierSettings, Precision};
+use crate::gpu::GpuError;
 use crate::images::{ImageBatch, Preprocess};
 use crate::kernels::spin_pool;
 use crate::ops::images;
@@ -42,8 +44,10 @@ pub struct Trainer {
     frozen: Option<Vec<Folded>>,
     /// The network as it answers now; made when asked for.
     scorer: Option<Scorer>,
-    /// On the CPU: what came of the batch that was begun.
-    begun: Option<Accumulated>,
+    /// On the CPU: what came of batches and steps that were begun.
+    begun: (VecDeque<Accumulated>, VecDeque<StepOutcome>),
+    /// Steps that a GPU was asked for, and what came of them was not.
+    steps_begun: u32,
     /// On a GPU: the network as it once answered, whose place the next may take.
     stale_scorer: Option<Scorer>,
     /// The network, its gradients and the optimizer's moments, if they are on a GPU; what is here is then as old as the last time it
@@ -120,7 +124,8 @@ impl Trainer {
             optimizer,
             frozen: None,
             scorer: None,
-            begun: None,
+            begun: Default::default(),
+            steps_begun: 0,
             stale_scorer: None,
             gpu,
             batch_statistics: Vec::new(),
@@ -254,7 +259,8 @@ impl Trainer {
         let images = match (images, &self.gpu) {
             (TrainingImages::Given(images), None) => {
                 let measure = |logits: &[f32]| mean_loss(logits, labels, weights, loss);
-                self.begun = Some(self.accumulate_by(images, &measure, scale, seed)?);
+                let given = self.accumulate_by(images, &measure, scale, seed)?;
+                self.begun.0.push_back(given);
                 return Ok(());
             }
             (TrainingImages::Given(images), Some(_)) => {
@@ -268,14 +274,14 @@ impl Trainer {
         Ok(gpu.begin(&images, &BatchMeasure::Labels(labels, weights, loss), scale, seed)?)
     }
 
-    /// What came of the batch that was [begun](Self::begin).
+    /// What came of the first batch that was [begun](Self::begin) and not finished.
     ///
     /// # Errors
     /// When none was, or the GPU fails.
     pub fn finish(&mut self) -> Result<Accumulated, ClassifierError> {
         let Some((_, gpu)) = &mut self.gpu else {
             let nothing = || ClassifierError::Labels { what: "no batch was begun".to_owned() };
-            return self.begun.take().ok_or_else(nothing);
+            return self.begun.0.pop_front().ok_or_else(nothing);
         };
         let given = gpu.finish()?;
         self.batch_is_done(&given);
@@ -397,12 +403,56 @@ impl Trainer {
     /// # Errors
     /// When a GPU fails.
     pub fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<StepOutcome, ClassifierError> {
+        self.begin_step(lr, clip)?;
+        self.finish_step()
+    }
+
+    /// [`step`](Self::step) in two parts: a GPU computes until [`finish_step`](Self::finish_step) asks for what came of it. Batches and one
+    /// more step can be begun meanwhile, so that it never waits for the host; the bits are those of one thing after the other.
+    ///
+    /// A batch that runs when a step is begun is taken to have a finite loss. If it turns out to have none, the weights are worth
+    /// nothing from there on.
+    ///
+    /// # Errors
+    /// When a GPU fails, or what came of two steps was not asked for yet.
+    pub fn begin_step(&mut self, lr: f64, clip: Option<f64>) -> Result<(), ClassifierError> {
         self.weights_moved();
-        let Some((_, gpu)) = &mut self.gpu else {
-            let _spinning = spin_pool::keep_spinning();
-            return Ok(self.optimizer.step(&mut self.parameters, lr, clip));
+        let Some((_, gpu)) = self.gpu.as_mut().filter(|(_, gpu)| gpu.can_step()) else {
+            let outcome = match &self.gpu {
+                Some(_) => StepOutcome { grad_norm: 0.0, skipped: false }, // nothing waits for a step
+                None => {
+                    let _spinning = spin_pool::keep_spinning();
+                    self.optimizer.step(&mut self.parameters, lr, clip)
+                }
+            };
+            self.begun.1.push_back(outcome);
+            return Ok(());
         };
-        let outcome = gpu.step(&self.optimizer.next_step(lr), clip)?;
+        if self.steps_begun > 1 {
+            let what = "a third step before what came of the first was asked for";
+            return Err(GpuError::Unsupported { what }.into());
+        }
+        // How many steps moved the weights before decides how far this one does; the last one may still turn out to be skipped.
+        let moved = self.optimizer.step_after(lr, self.steps_begun);
+        let skipped = self.optimizer.step_after(lr, self.steps_begun.saturating_sub(1));
+        gpu.begin_step([&moved, &skipped], clip)?;
+        self.steps_begun += 1;
+        Ok(())
+    }
+
+    /// What came of the first step that was [begun](Self::begin_step) and not finished.
+    ///
+    /// # Errors
+    /// When none was, or the GPU fails.
+    pub fn finish_step(&mut self) -> Result<StepOutcome, ClassifierError> {
+        if let Some(outcome) = self.begun.1.pop_front() {
+            return Ok(outcome);
+        }
+        let Some((_, gpu)) = &mut self.gpu else {
+            return Err(ClassifierError::Labels { what: "no step was begun".to_owned() });
+        };
+        let outcome = gpu.finish_step()?;
+        self.steps_begun -= 1;
         if !outcome.skipped {
             self.optimizer.count_step();
         }

@@ -1,7 +1,7 @@
 //! A GPU: its memory, and the kernels on it.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::{
     CudaContext, CudaEvent, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PinnedHostSlice,
@@ -57,6 +57,18 @@ impl LaunchShape {
     }
 }
 
+/// The context of a GPU, which stays for as long as the process: making one takes some tenths of a second.
+pub(super) fn context(index: usize) -> Result<Arc<CudaContext>, GpuError> {
+    static CONTEXTS: Mutex<BTreeMap<usize, Arc<CudaContext>>> = Mutex::new(BTreeMap::new());
+    let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(context) = contexts.get(&index) {
+        return Ok(context.clone());
+    }
+    let context = CudaContext::new(index).map_err(GpuError::failed("opening"))?;
+    contexts.insert(index, context.clone());
+    Ok(context)
+}
+
 /// A GPU with the kernels on it. Everything runs in one order, that of the calls, but for what is asked to run beside the rest.
 pub(crate) struct Gpu {
     context: Arc<CudaContext>,
@@ -74,7 +86,7 @@ impl Gpu {
         if index >= found {
             return Err(GpuError::NoSuchGpu { index, found });
         }
-        let context = CudaContext::new(index).map_err(GpuError::failed("opening"))?;
+        let context = context(index)?;
         let (major, minor) = context.compute_capability().map_err(GpuError::failed("asking for its kind"))?;
         if major < 8 {
             let name = context.name().unwrap_or_else(|_| "This GPU".into());
@@ -206,6 +218,13 @@ impl Gpu {
         // SAFETY: bytes have no invalid values, and only what was written is ever copied.
         let staging = unsafe { self.context.alloc_pinned(bytes.max(1)) };
         staging.map_err(GpuError::failed("taking memory for images"))
+    }
+
+    /// Pinned CPU memory that the GPU writes and the host reads.
+    pub(crate) fn fetching(&self, bytes: usize) -> Result<PinnedHostSlice<u8>, GpuError> {
+        // SAFETY: bytes have no invalid values, and are read only after the GPU has written them.
+        let memory = unsafe { self.context.alloc_pinned_with_flags(bytes.max(1), 0) };
+        memory.map_err(GpuError::failed("taking memory for results"))
     }
 
     /// The address of memory.

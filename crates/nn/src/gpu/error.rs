@@ -76,6 +76,20 @@ pub enum GpuError {
         /// How much there is.
         total: usize,
     },
+    /// Too little memory for the keys and values of an answer.
+    #[error("keys and values of {tokens} tokens (a question and its longest answer) take {}, and the GPU, which has {}, has {} for them \
+             (three quarters of what is free); ask for shorter answers (`max_tokens`, `max_new_tokens`), or take a smaller model or the CPU",
+            mebibytes(*.needed), mebibytes(*.total), mebibytes(*.available))]
+    KvCache {
+        /// Tokens of the question and its longest answer.
+        tokens: usize,
+        /// What they take.
+        needed: usize,
+        /// How much they may take.
+        available: usize,
+        /// How much memory there is.
+        total: usize,
+    },
     /// The kernels did not compile.
     #[error(
         "the kernels `{name}` cannot be compiled for this GPU ({problem}); do driver and CUDA toolkit go together?"

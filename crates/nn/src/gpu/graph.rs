@@ -42,7 +42,15 @@ pub(super) struct Beside {
 pub(crate) struct End(usize);
 
 /// A moment of the GPU's time.
+#[derive(Debug)]
 pub(crate) struct Moment(CudaEvent);
+
+impl Moment {
+    /// The host waits for it.
+    pub(crate) fn wait(&self) -> Result<(), GpuError> {
+        self.0.synchronize().map_err(GpuError::failed("computing"))
+    }
+}
 
 impl End {
     /// The end of the so-manieth thing that was asked to run beside the rest, from 0, since the first or since [`Gpu::record`].

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::device::Gpu;
 use super::error::GpuError;
+use super::graph::Moment;
 
 /// A place in the GPU's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,20 +113,75 @@ impl<T: DeviceRepr> Buffer<T> {
     }
 }
 
-/// Bytes that go to the GPU from many places, by way of memory that it can fetch from.
+/// Bytes that come from the GPU; the host goes on until it wants to read them.
+#[derive(Debug)]
+pub(crate) struct FetchedBytes {
+    pinned: PinnedHostSlice<u8>,
+    /// When they are there. The memory's own event is not recorded, for nothing is tracked by events here.
+    there: Option<Moment>,
+}
+
+impl FetchedBytes {
+    /// Room for just so many.
+    pub(crate) fn room(gpu: &Gpu, bytes: usize) -> Result<Self, GpuError> {
+        Ok(Self { pinned: gpu.fetching(bytes)?, there: None })
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.pinned.len()
+    }
+
+    /// Asks for those from `start` on, as they are when all that was asked for before is done.
+    pub(crate) fn fetch(&mut self, gpu: &Gpu, from: &Buffer<u8>, start: usize) -> Result<(), GpuError> {
+        let Some(held) = &from.held else { return Ok(()) };
+        let range = held.slice(start..start + self.pinned.len());
+        let copied = gpu.stream.memcpy_dtoh(&range, &mut self.pinned);
+        copied.map_err(GpuError::failed("copying from the GPU"))?;
+        self.there = Some(gpu.moment()?);
+        Ok(())
+    }
+
+    /// Waits until they are there, and for nothing that was asked for later.
+    pub(crate) fn wait(&self) -> Result<&[u8], GpuError> {
+        if let Some(there) = &self.there {
+            there.wait()?;
+        }
+        self.pinned.as_slice().map_err(GpuError::failed("computing"))
+    }
+}
+
+impl Drop for FetchedBytes {
+    /// The GPU may still write there.
+    fn drop(&mut self) {
+        if let Some(there) = &self.there {
+            let _ = there.wait(); // a GPU that is lost writes nothing
+        }
+    }
+}
+
+/// Bytes that go to the GPU from many places, by way of memory that it can fetch from. There are two such, by turns, so that the next bytes
+/// can be written while the GPU still fetches the last.
 #[derive(Debug, Default)]
 pub(crate) struct StagedBytes {
-    staged: Option<PinnedHostSlice<u8>>,
+    staged: [Option<PinnedHostSlice<u8>>; 2],
+    /// When the GPU has fetched what was written to each.
+    fetched: [Option<Moment>; 2],
+    turn: usize,
     buffer: Buffer<u8>,
 }
 
 impl StagedBytes {
     /// Makes room for so many bytes; whether the address of what was there has changed.
     pub(crate) fn reserve(&mut self, gpu: &Gpu, bytes: usize) -> Result<bool, GpuError> {
-        if self.staged.as_ref().is_none_or(|staged| staged.len() < bytes) {
-            gpu.wait()?; // what is staged may still be on its way
-            self.staged = None; // before more is taken
-            self.staged = Some(gpu.staging(bytes)?);
+        for (staged, fetched) in self.staged.iter_mut().zip(&mut self.fetched) {
+            if staged.as_ref().is_none_or(|staged| staged.len() < bytes) {
+                if let Some(fetched) = fetched.take() {
+                    fetched.wait()?;
+                }
+                *staged = None; // before more is taken
+                *staged = Some(gpu.staging(bytes)?);
+            }
         }
         let grows = self.buffer.len() < bytes;
         self.buffer.of(gpu, bytes)?;
@@ -140,6 +196,11 @@ impl StagedBytes {
     /// Bytes on the GPU.
     pub(crate) fn bytes(&self) -> usize {
         self.buffer.len()
+    }
+
+    /// Where the bytes are, once there was room for some.
+    pub(crate) fn at(&self, gpu: &Gpu) -> Address {
+        self.buffer.address(gpu)
     }
 
     /// Where the bytes go.
@@ -163,22 +224,67 @@ impl StagedBytes {
     /// Puts each part at its place; places come in ascending order, and what lies between them is arbitrary.
     pub(crate) fn put_at(&mut self, gpu: &Gpu, parts: &[(usize, &[u8])]) -> Result<Address, GpuError> {
         let total = parts.iter().map(|(start, part)| start + part.len()).max().unwrap_or(0);
-        gpu.wait()?; // what is staged may still be on its way
         self.reserve(gpu, total)?;
-        let Some(staged) = &mut self.staged else { unreachable!("just made") };
-        let staged = staged.as_mut_slice().map_err(GpuError::failed("staging images"))?;
-        let (mut rest, mut at) = (&mut *staged, 0);
-        let mut pieces = Vec::with_capacity(parts.len());
-        for (start, part) in parts {
-            let (_, from_here) = rest.split_at_mut(start - at);
-            let (piece, others) = from_here.split_at_mut(part.len());
-            pieces.extend(piece.chunks_mut(PIECE).zip(part.chunks(PIECE)));
-            (rest, at) = (others, start + part.len());
+        self.turn ^= 1;
+        if let Some(fetched) = self.fetched[self.turn].take() {
+            fetched.wait()?;
         }
-        pieces.into_par_iter().for_each(|(piece, part)| piece.copy_from_slice(part));
-        self.buffer.put(gpu, &staged[..total])
+        let Some(staged) = &mut self.staged[self.turn] else { unreachable!("just made") };
+        let staged = staged.as_mut_slice().map_err(GpuError::failed("staging images"))?;
+        place(parts, total, staged);
+        let address = self.buffer.put(gpu, &staged[..total])?;
+        self.fetched[self.turn] = Some(gpu.moment()?);
+        Ok(address)
+    }
+}
+
+impl Drop for StagedBytes {
+    /// The GPU may still read there.
+    fn drop(&mut self) {
+        for fetched in self.fetched.iter().flatten() {
+            let _ = fetched.wait(); // a GPU that is lost reads nothing
+        }
+    }
+}
+
+/// Copies parts to their places; many bytes, on many threads.
+fn place(parts: &[(usize, &[u8])], total: usize, bytes: &mut [u8]) {
+    let (mut rest, mut at) = (bytes, 0);
+    let mut pieces = Vec::with_capacity(parts.len());
+    for (start, part) in parts {
+        let (_, from_here) = rest.split_at_mut(start - at);
+        let (piece, others) = from_here.split_at_mut(part.len());
+        pieces.extend(piece.chunks_mut(PIECE).zip(part.chunks(PIECE)));
+        (rest, at) = (others, start + part.len());
+    }
+    match total > PIECE {
+        true => pieces.into_par_iter().for_each(|(piece, part)| piece.copy_from_slice(part)),
+        false => pieces.into_iter().for_each(|(piece, part)| piece.copy_from_slice(part)),
     }
 }
 
 /// Bytes that a thread copies at a time.
 const PIECE: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_go_to_their_places() {
+        let large: Vec<u8> = (0..3 * PIECE + 5).map(|at| (at % 251) as u8).collect();
+        for (parts, total) in [
+            (vec![(0, &large[..3]), (8, &large[10..12])], 10),
+            (vec![(4, &large[..]), (large.len() + 9, &large[..7])], large.len() + 16),
+            (vec![], 0),
+        ] {
+            let mut bytes = vec![255; total + 3];
+            place(&parts, total, &mut bytes);
+            let mut expected = vec![255; total + 3];
+            for (start, part) in parts {
+                expected[start..start + part.len()].copy_from_slice(part);
+            }
+            assert!(bytes == expected);
+        }
+    }
+}

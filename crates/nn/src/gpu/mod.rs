@@ -33,8 +33,8 @@ pub use error::GpuError;
 pub(crate) use graph::{End, Graph, Moment};
 pub use libraries::{FoundLibrary, Library, Places, set_places};
 pub(crate) use matmul::{Cublas, Epilogue, Matmul, Matrix, Product};
-pub(crate) use memory::{Address, Buffer, StagedBytes};
+pub(crate) use memory::{Address, Buffer, FetchedBytes, StagedBytes};
 pub(crate) use modules::KernelSource;
 #[cfg(test)]
 pub(crate) use modules::compile_for_tests;
-pub use survey::{GpuInfo, SelfTest, Survey, count, matmul_flops, self_test, survey, usable};
+pub use survey::{GpuInfo, SelfTest, Survey, count, matmul_flops, open_early, self_test, survey, usable};

@@ -124,9 +124,17 @@ fn compile(source: &KernelSource, target: Target) -> Result<Vec<u8>, GpuError> {
     let program = result::create_program(&text, Some(&name)).map(Program);
     let program = program.map_err(|error| source.refused(format!("{error:?}")))?;
     let defines = source.defines.iter().map(|define| format!("-D{define}"));
-    let options: Vec<String> = defines.chain([target.option()]).collect();
+    let mut options: Vec<String> = defines.chain([target.option()]).collect();
+    // On all cores; compilers of the first releases of CUDA 12 do not know how.
+    options.push("--split-compile=0".into());
     // SAFETY: the program was just made, and its source and name outlive it.
-    if let Err(error) = unsafe { result::compile_program(program.0, &options) } {
+    let mut compiled = unsafe { result::compile_program(program.0, &options) };
+    if compiled.is_err_and(|error| error.0 == sys::nvrtcResult::NVRTC_ERROR_INVALID_OPTION) {
+        options.pop();
+        // SAFETY: as above.
+        compiled = unsafe { result::compile_program(program.0, &options) };
+    }
+    if let Err(error) = compiled {
         return Err(source.refused(format!("{error:?}: {}", log(&program))));
     }
     let failed = |error: result::NvrtcError| source.refused(format!("{error:?}"));

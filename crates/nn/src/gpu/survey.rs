@@ -79,6 +79,19 @@ pub fn usable(index: usize, libraries: &[Library]) -> Result<GpuInfo, GpuError> 
     Ok(info)
 }
 
+/// Opens a GPU for what this process will compute on it, which takes some tenths of a second: on another thread, while data is read. What
+/// cannot be opened is told of when it is used.
+pub fn open_early(index: usize) {
+    let open = move || {
+        drop(count().and_then(|found| match index < found {
+            true => super::device::context(index).map(drop),
+            false => Err(GpuError::NoSuchGpu { index, found }),
+        }))
+    };
+    // Without a thread it is opened later.
+    drop(std::thread::Builder::new().name("gpu".into()).spawn(open));
+}
+
 /// Looks at everything without computing anything.
 #[must_use]
 pub fn survey() -> Survey {

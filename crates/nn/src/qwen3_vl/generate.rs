@@ -2,10 +2,9 @@
 
 use plaudit_core::Seed;
 
-use super::cache::ScoreCache;
 use super::error::VlmError;
 use super::forward::{Architecture, Padding};
-use super::gpu::{GpuModel, Reuse};
+use super::gpu::{GpuModel, NextToken};
 use super::inference::FrozenParams;
 use super::layers::AttentionMask;
 use super::model::{Backend, Inner, QwenVl};
@@ -70,7 +69,8 @@ impl QwenVl {
     /// Asks `choose` for the tokens of each prompt's answer, one after another, at most so many of each.
     ///
     /// # Errors
-    /// When a prompt is empty.
+    /// When a prompt is empty, a token is chosen that is not in the vocabulary, or a GPU has too little memory for the keys and
+    /// values of a prompt and its longest answer.
     pub fn generate_by(
         &self,
         inputs: &[Inputs],
@@ -81,11 +81,25 @@ impl QwenVl {
             return Ok(());
         }
         let Inner { architecture, backend } = &*self.inner;
+        let (vocab, mut unknown) = (architecture.config.text.vocab, None);
+        let mut choose_known = |row: usize, logits: &[f32]| {
+            let token = choose(row, logits)?;
+            unknown = unknown.or(Some(token).filter(|token| *token as usize >= vocab));
+            Some(token).filter(|_| unknown.is_none())
+        };
         match backend {
-            Backend::Cpu(frozen) => architecture.generate(frozen, inputs, max_new_tokens, choose),
-            Backend::Gpu(gpu_model) => {
-                generate_on_gpu(gpu_model, architecture, inputs, max_new_tokens, choose)
+            Backend::Cpu(frozen) => {
+                architecture.generate(frozen, inputs, max_new_tokens, &mut choose_known)?;
             }
+            Backend::Gpu(gpu_model) => {
+                generate_on_gpu(gpu_model, architecture, inputs, max_new_tokens, &mut choose_known)?;
+            }
+        }
+        match unknown {
+            Some(token) => {
+                Err(VlmError::Input(format!("token {token} was chosen, and the model has {vocab}")))
+            }
+            None => Ok(()),
         }
     }
 
@@ -99,11 +113,8 @@ impl QwenVl {
     }
 }
 
-/// Bytes that cached frame pairs may take while a GPU generates an answer.
-const FRAME_CACHE_BYTES: usize = 1 << 30;
-
-/// Tokens of answers from a GPU, which caches only the visual embeddings of a prompt: its text is computed again for each token.
-/// Answers are a few words.
+/// Tokens of answers from a GPU: prompts go through it once, then each token by itself, with keys and values of all before it kept. As many
+/// prompts are answered together as memory holds.
 fn generate_on_gpu(
     gpu_model: &GpuModel,
     architecture: &Architecture,
@@ -111,24 +122,24 @@ fn generate_on_gpu(
     max_new_tokens: usize,
     choose: &mut ChooseToken<'_>,
 ) -> Result<(), VlmError> {
-    let vocabulary: Vec<u32> = (0..architecture.config.text.vocab as u32).collect();
-    let (mut under_way, mut prompts): (Vec<usize>, Vec<Inputs>) = inputs.iter().cloned().enumerate().unzip();
-    let mut cache = ScoreCache::of_bytes(FRAME_CACHE_BYTES);
-    for _ in 0..max_new_tokens {
-        let logits = gpu_model.score(architecture, &prompts, &vocabulary, Reuse::Cached(&mut cache))?;
-        let (mut still, mut longer) = (Vec::new(), Vec::new());
-        for ((b, mut prompt), logits) in under_way.into_iter().zip(prompts).zip(logits) {
-            let Some(token) = choose(b, &logits) else { continue };
-            prompt.ids.push(token);
-            prompt.positions.axes.push([prompt.positions.next; 3]);
-            prompt.positions.next += 1;
-            still.push(b);
-            longer.push(prompt);
+    let mut first = 0;
+    while first < inputs.len() {
+        let prompts = &inputs[first..];
+        let (mut answers, mut logits) = gpu_model.begin_answers(architecture, prompts, max_new_tokens)?;
+        let mut under_way: Vec<usize> = (0..answers.len()).collect();
+        for step in 0..max_new_tokens {
+            let next_token = |(b, logits): (&usize, &Vec<f32>)| {
+                let id = choose(first + b, logits)?;
+                Some(NextToken { sequence: *b, id, position: prompts[*b].positions.next + step as i32 })
+            };
+            let next: Vec<NextToken> = under_way.iter().zip(&logits).filter_map(next_token).collect();
+            if next.is_empty() || step + 1 == max_new_tokens {
+                break;
+            }
+            logits = gpu_model.next_logits(&mut answers, &next)?;
+            under_way = next.iter().map(|token| token.sequence).collect();
         }
-        (under_way, prompts) = (still, longer);
-        if prompts.is_empty() {
-            break;
-        }
+        first += answers.len();
     }
     Ok(())
 }

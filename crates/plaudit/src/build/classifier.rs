@@ -4,7 +4,7 @@ use std::path::Path;
 
 use plaudit_compose::ComposeError;
 use plaudit_core::{LrDecay, Schedule, Seed};
-use plaudit_data::recording::{DatasetFormat, Rules};
+use plaudit_data::recording::{BadFiles, DatasetFormat, Rules};
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{
     AdamW, ClassifierError, ClassifierSettings, Device, Loss, Precision, Sharding, Trainer,
@@ -48,8 +48,17 @@ pub(crate) fn refuse_shared_data(loaded: &LoadedConfig) -> Result<(), ComposeErr
     Err(loaded.problem("data.val_data_paths", message, hint))
 }
 
+/// Begins to open the GPU that a config may train on, while data is read.
+pub fn open_device_early(loaded: &LoadedConfig, ranks: usize) {
+    if let Ok(choice) = loaded.config.actor.model.device.parse::<DeviceChoice>()
+        && ranks == 1
+    {
+        choice.open_early();
+    }
+}
+
 /// Where a config trains its network, as one of so many ranks.
-fn device(loaded: &LoadedConfig, ranks: usize) -> Result<Device, ComposeError> {
+pub fn classifier_device(loaded: &LoadedConfig, ranks: usize) -> Result<Device, ComposeError> {
     let key = "actor.model.device";
     let model = &loaded.config.actor.model;
     let choice: DeviceChoice = model
@@ -88,7 +97,7 @@ pub fn classifier(loaded: &LoadedConfig, ranks: usize) -> Result<Trainer, Compos
         ClassifierError::Gpu(error) => loaded.problem("actor.model.device", error.to_string(), NO_GPU),
         other => loaded.problem("actor.model", other.to_string(), "change what the message names"),
     };
-    let device = device(loaded, ranks)?;
+    let device = classifier_device(loaded, ranks)?;
     let mut trainer = Trainer::on(device, &settings(loaded), adamw, actor.seed).map_err(wrong)?;
     match (&model.model_path, model.pretrained) {
         (Some(path), false) => load(loaded, "actor.model.model_path", path, |weights| trainer.load(weights))?,
@@ -158,7 +167,20 @@ pub fn classifier_training(loaded: &LoadedConfig, frames: usize) -> Settings {
         },
         augment: augment(loaded),
         time_warp: time_warp(loaded),
+        loader_threads: loader_threads(loaded),
     }
+}
+
+/// The most threads that make batches where the config does not say how many: a GPU that trains ResNet-18 in bf16 asks for no more.
+const MOST_LOADER_THREADS: usize = 16;
+
+fn loader_threads(loaded: &LoadedConfig) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    loaded
+        .config
+        .data
+        .num_workers
+        .map_or_else(|| cores().min(MOST_LOADER_THREADS), |threads| threads as usize)
 }
 
 /// How fast and how long a config trains on so many examples; `purpose` keeps its random numbers apart from others.
@@ -262,6 +284,13 @@ pub fn reading_rules(loaded: &LoadedConfig) -> Rules {
         EpisodeSource::Transitions => DatasetFormat::Transitions,
         EpisodeSource::Keyboard => DatasetFormat::Keyboard,
     });
-    let (success_reward, idle_action) = (data.success_reward, data.idle_action);
-    Rules { format, success_reward, idle_action, ..Rules::default() }
+    Rules {
+        format,
+        success_reward: data.success_reward,
+        labels: data.labels.as_ref().map(Into::into),
+        success_last_frames: data.success_last_frames.map(|frames| frames as usize),
+        idle_action: data.idle_action,
+        bad_files: if data.skip_bad { BadFiles::Skip } else { BadFiles::Stop },
+        ..Rules::default()
+    }
 }

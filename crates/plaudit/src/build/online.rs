@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use plaudit_compose::ComposeError;
 use plaudit_core::Seed;
-use plaudit_data::convert::BadFiles;
 use plaudit_data::labelled::{LabelledData, ReadOptions, SplitOptions};
 use plaudit_data::recording::Rules;
 use plaudit_nn::classifier::{AdamW, ClassifierSettings, Device, Precision, Trainer};
@@ -179,7 +178,9 @@ impl OnlineModel<'_> {
             seed: data.seed as i64,
         };
         let (train, held_out) = self.split("data_path", Path::new(path), &options)?;
-        if SplitManifest::of(&held_out).sha256 != val.sha256 {
+        let found = SplitManifest::of(&held_out)
+            .map_err(|error| self.problem("data_path", error, "copy the data again, or name other data"))?;
+        if found.sha256 != val.sha256 {
             let message = format!("{path} is not split as it was when the model was trained on it");
             let hint = "set data.seed, data.val_split, data.num_samples_per_episode and data.fail_success_ratio as in that \
                         training, or name reward.online.data_path and reward.online.held_out_path";
@@ -199,7 +200,7 @@ impl OnlineModel<'_> {
     /// One recording, with the frames that such a model can learn from.
     fn labelled(&self, path: &Path, views: &[ViewKey]) -> Result<LabelledData, DatasetError> {
         let (cameras, rules) = (ViewKey::cameras(views), Rules::default());
-        let read = ReadOptions { cameras, rules, bad_files: BadFiles::Stop };
+        let read = ReadOptions { cameras, rules };
         let mut data = LabelledData::read(path, &read, &|_| {})?;
         if let Some(conditions) = self.conditions() {
             keep_decidable(&mut data, conditions)?;

@@ -17,7 +17,7 @@ use crate::config::blocks::cluster::{Cluster, NodeAddress, NodeGroup, Ranks};
 use crate::config::blocks::env::EnvType;
 use crate::config::blocks::reward::WorkerType;
 use crate::failure::Failure;
-use crate::run;
+use crate::{program, run};
 
 /// The config of a plan in its run directory: as it was written, so that a process tells what was asked for from what is a
 /// default. `config.yaml` beside it is the learner's, with everything in it.
@@ -163,7 +163,7 @@ fn access(
     addresses: &[IpAddr],
 ) -> Result<Vec<MachineAccess>, Failure> {
     let cluster = &loaded.config.cluster;
-    let own = std::env::current_exe()
+    let own = program::path()
         .map_err(|error| Failure::runtime(format!("cannot tell where this program is: {error}"), None))?;
     let mut all = Vec::new();
     for (rank, (node, &address)) in nodes.iter().zip(addresses).enumerate() {

@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use plaudit_data::convert::{
-    BadFile, BadFiles, ChannelOrder, ConvertError, ImageFormat, ImageOptions, ImageReport, Leakage, Progress,
+    BadFile, ChannelOrder, ConvertError, ImageFormat, ImageOptions, ImageReport, Leakage, Progress,
     RecordedArguments, Stage, WindowOptions, WindowReport, WindowScore, convert_images, convert_windows,
 };
 
 use plaudit_data::windows::Objective;
 
+use super::export::Export;
 use super::inspect::Inspect;
+use super::left_out::left_out;
 use super::rule_args::RuleArgs;
 use super::verify::Verify;
 use crate::cli::Verbosity;
@@ -55,6 +57,8 @@ pub enum Command {
     Images(Images),
     /// Labelled windows of frames for a vision-language model
     Windows(Windows),
+    /// LeRobot datasets or MCAP files for other tools
+    Export(Export),
     /// Say what is in a dataset and what is suspicious about it
     Inspect(Inspect),
     /// Read every file of a dataset and say which are missing or damaged
@@ -121,9 +125,6 @@ pub struct Images {
     /// Images were recorded as [channels, height, width]
     #[arg(long)]
     chw: bool,
-    /// Leave out files that cannot be used, and list them
-    #[arg(long)]
-    skip_bad: bool,
     /// Bytes of images held at a time, such as 256M or 1G
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = bytes)]
     memory: usize,
@@ -209,9 +210,6 @@ pub struct Windows {
     /// Images were recorded as [channels, height, width]
     #[arg(long)]
     chw: bool,
-    /// Leave out files that cannot be used, and list them
-    #[arg(long)]
-    skip_bad: bool,
     /// Accepted for RLinf's sake; changes nothing
     #[arg(long, value_name = "N", default_value_t = 2, hide_short_help = true)]
     fps: i64,
@@ -244,6 +242,7 @@ impl Command {
         match self {
             Self::Images(images) => images.run(verbosity),
             Self::Windows(windows) => windows.run(verbosity),
+            Self::Export(export) => export.run(verbosity),
             Self::Inspect(inspect) => inspect.run(verbosity),
             Self::Verify(verify) => verify.run(verbosity),
         }
@@ -292,7 +291,6 @@ impl Images {
             rules: self.rules.rules(),
             image_key: self.image_key.clone(),
             channel_order: channel_order(self.chw),
-            bad_files: bad_files(self.skip_bad),
             format: self.format,
             memory_bytes: self.memory,
         }
@@ -338,7 +336,6 @@ impl Windows {
             channel_order: channel_order(self.chw),
             score: self.score,
             rules: self.rules.rules(),
-            bad_files: bad_files(self.skip_bad),
             recorded: RecordedArguments {
                 fps: self.fps,
                 load_workers: self.load_workers,
@@ -350,10 +347,6 @@ impl Windows {
 
 fn channel_order(channels_first: bool) -> ChannelOrder {
     if channels_first { ChannelOrder::ChannelsFirst } else { ChannelOrder::ChannelsLast }
-}
-
-fn bad_files(skip: bool) -> BadFiles {
-    if skip { BadFiles::Skip } else { BadFiles::Stop }
 }
 
 /// The progress of a conversion. `samples` are what is written.
@@ -402,15 +395,8 @@ fn say_rest(skipped: &[BadFile], notes: &[String], leakage: &Leakage, verbosity:
     for note in notes {
         console::eprintln(&format!("note: {note}"));
     }
-    if !skipped.is_empty() {
-        console::eprintln(&format!("note: {} file(s) were left out:", skipped.len()));
-        let shown = if verbosity.verbose { skipped.len() } else { 5 };
-        for BadFile { path, problem } in skipped.iter().take(shown) {
-            console::eprintln(&format!("  {}: {}", path.display(), problem.with_hint()));
-        }
-        if skipped.len() > shown {
-            console::eprintln(&format!("  … and {} more (-v shows all)", skipped.len() - shown));
-        }
+    if let Some(text) = left_out(skipped, verbosity.verbose) {
+        console::eprintln(&text);
     }
 }
 

@@ -17,10 +17,10 @@ use crate::progress::{ProgressBar, ProgressUpdate};
 
 /// Say what is in a dataset and what is suspicious about it
 ///
-/// Reads what RLinf's collectors of every generation wrote, train.pt and val.pt, windows with a segments.jsonl, and
-/// plaudit's own store and LeRobot datasets (of those with videos the metadata alone, and whether their files are there).
-/// Nothing in a file is run. Broken files are listed. In JSON a number that is not finite is the text "NaN", "Infinity" or
-/// "-Infinity".
+/// Reads what RLinf's collectors of every generation wrote, train.pt and val.pt, windows with a segments.jsonl,
+/// plaudit's own store, LeRobot datasets, HDF5 files of ManiSkill and robomimic, RLDS datasets, replay buffers in zarr, MCAP
+/// files, and plain folders of videos or images. Nothing in a file is run. Broken files are listed. In JSON a number that is
+/// not finite is the text "NaN", "Infinity" or "-Infinity".
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit dataset inspect logs/run/collected_data
@@ -103,7 +103,8 @@ pub(super) fn failure(error: &InspectError) -> Failure {
     let help = match error {
         InspectError::Nothing { .. } => {
             "give a folder of *.pkl episodes, of success and failure, of positive and negative, of train.pt and \
-             val.pt, one with a segments.jsonl, a store, or one such file"
+             val.pt, one with a segments.jsonl, a store, a LeRobot dataset, HDF5 files of ManiSkill or robomimic, an RLDS \
+             dataset, a .zarr, *.mcap files, videos, folders of images, or one such file"
         }
         InspectError::NothingRead { .. } => {
             "is it another program's data? the message names what was expected"

@@ -19,8 +19,7 @@ const SHOWN: usize = 20;
 ///
 /// Of plaudit's own store, every file is compared with the SHA-256 that is its name, and the manifest with the files. Of
 /// everything else `dataset inspect` reads, each file is read as what it is, with every image in it, and the files that a
-/// manifest, an index or LeRobot's metadata names are looked for. Videos cannot be decoded yet: only that they are there is
-/// checked.
+/// manifest, an index or LeRobot's metadata names are looked for. Videos are decoded frame by frame.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit dataset verify logs/run/data

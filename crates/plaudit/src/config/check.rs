@@ -341,8 +341,7 @@ fn notices(config: &Config, tree: &Node) -> Vec<Notice> {
     let mut notify = |text: String| notices.push(Notice { text });
     for backend in &config.runner.logger.logger_backends {
         match backend {
-            LoggerBackend::Tensorboard => {}
-            LoggerBackend::Wandb => notify("plaudit does not talk to wandb itself: run `wandb sync <run directory>/tensorboard` to send what TensorBoard files hold".into()),
+            LoggerBackend::Tensorboard | LoggerBackend::Wandb | LoggerBackend::Mlflow | LoggerBackend::Trackio => {}
             LoggerBackend::Swanlab => notify("plaudit does not talk to swanlab itself: run `swanlab convert -t tensorboard --tb_logdir <run directory>/tensorboard` to send what TensorBoard files hold".into()),
         }
     }

@@ -31,6 +31,8 @@ pub(crate) const SHARE: Range = Range::Within(0.0, 1.0);
 pub(crate) const AT_LEAST_ONE: Range = Range::AtLeast(1.0);
 /// Not below zero.
 pub(crate) const NOT_NEGATIVE: Range = Range::AtLeast(0.0);
+/// Threads that can be asked for.
+pub(crate) const THREADS: Range = Range::Within(0.0, 1024.0);
 /// Above zero.
 pub(crate) const POSITIVE: Range = Range::Above(0.0);
 

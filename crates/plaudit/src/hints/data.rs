@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use plaudit_data::convert::{BadFile, ConvertError, ConvertOption, FileProblem};
 use plaudit_data::labelled::LabelledError;
-use plaudit_data::recording::{DatasetFormat, OpenError};
+use plaudit_data::recording::{DatasetFormat, Hdf5Error, OpenError};
 use plaudit_data::store::StoreError;
 use plaudit_data::windows::{LineProblem, WindowProblem, WindowsError};
 use plaudit_reward::dataset::DatasetError;
@@ -44,8 +44,11 @@ pub(crate) fn about_conversion(error: &ConvertError, asked: AskedBy) -> Option<S
             Some("give another --output-dir, or remove it".into())
         }
         ConvertError::BadFile { first, .. } => {
-            let skip = (asked == AskedBy::DatasetFlags).then(|| "--skip-bad leaves such files out".into());
-            join([about_file(first, asked), skip])
+            let skip = match asked {
+                AskedBy::DatasetFlags | AskedBy::Model => "--skip-bad leaves such files out",
+                AskedBy::Config => "data.skip_bad: true leaves such files out",
+            };
+            join([about_file(first, asked), Some(skip.into())])
         }
         ConvertError::AllBad { first, .. } => about_file(first, asked),
         ConvertError::TooFewEpisodes { .. } => Some(fewer_that_validate(asked).into()),
@@ -108,10 +111,14 @@ fn about_file(bad: &BadFile, asked: AskedBy) -> Option<String> {
             "convert it with `plaudit dataset images --chw` first"
         }
         (FileProblem::NoLabels, AskedBy::DatasetFlags | AskedBy::Model) => {
-            "label its frames, record `next.success` or `is_success`, or say with --success-reward which reward means it"
+            "label its frames, record `next.success` or `is_success`, or say with --labels, --success-reward or --success-last-frames what means it"
         }
         (FileProblem::NoLabels, AskedBy::Config) => {
-            "label its frames, record `next.success` or `is_success`, or say with data.success_reward which reward means it"
+            "label its frames, record `next.success` or `is_success`, or say with data.labels, data.success_reward or data.success_last_frames what means it"
+        }
+        (FileProblem::Hdf5(Hdf5Error::NoImages { .. } | Hdf5Error::NoObservations { .. }), _) => {
+            "replay it with images: python -m mani_skill.trajectory.replay_trajectory --traj-path FILE.h5 --save-traj -o rgb \
+             --use-env-states; for robomimic, dataset_states_to_obs.py with --camera_names"
         }
         (FileProblem::NoScores, AskedBy::DatasetFlags) => {
             "collect with rewards (pickle, store or replay_buffer), or go by success with --score success"

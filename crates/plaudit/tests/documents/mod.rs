@@ -48,14 +48,21 @@ documents! {
     guide: "docs/guide.md" then "docs/method/rlpd.md",
     image_policies: "docs/image-policies.md",
     labels: "docs/labels.md",
+    loggers: "docs/loggers.md",
     mujoco: "docs/mujoco.md",
     reward_model: "docs/reward-model.md",
+    python: "docs/python.md",
     rewards: "docs/rewards.md",
     robot: "docs/robot.md",
     scaling: "docs/scaling.md",
     serve: "docs/serve.md",
     simulator: "docs/simulator.md",
+    start_gymnasium: "docs/start/gymnasium.md",
+    start_images: "docs/start/images.md",
+    start_lerobot: "docs/start/lerobot.md",
+    start_robot: "docs/start/robot.md",
     store: "docs/store.md",
+    sweep: "docs/sweep.md",
     trend: "docs/trend.md",
     trend_sft: "docs/trend-sft.md",
     hacking_monitor: "docs/hacking-monitor.md",
@@ -86,7 +93,7 @@ fn read(document: &str) -> String {
 #[test]
 fn no_document_is_left_out() {
     let mut there = BTreeSet::from(["README.md".to_string()]);
-    for folder in ["docs", "docs/method"] {
+    for folder in ["docs", "docs/method", "docs/start"] {
         for entry in std::fs::read_dir(root().join(folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             there.extend(name.ends_with(".md").then(|| format!("{folder}/{name}")));

@@ -21,6 +21,8 @@ pub(crate) const NOT_RUN: &[NotRun] = &[
     not_run("README.md", ".ci/run", "it runs this test"),
     not_run("README.md", "tensorboard", "a server for a browser; crates/view checks its files"),
     not_run("README.md", "python3 -m venv", "it fetches packages"),
+    not_run("docs/start/gymnasium.md", "python3 -m venv", "it fetches packages"),
+    not_run("docs/start/gymnasium.md", "plaudit report", "without gymnasium there is nothing to report on"),
     not_run("docs/data-parallel.md", "apt install", "it installs"),
     not_run("docs/data-parallel.md", "cargo build", "it builds"),
     not_run("docs/data-parallel.md", "mpirun", "it needs MPI; bench/cluster/ranks.sh runs it"),
@@ -40,6 +42,8 @@ pub(crate) const NOT_RUN: &[NotRun] = &[
         "plaudit robot label",
         "it needs a robot server; robot_bench.rs runs it with a simulated one",
     ),
+    not_run("docs/python.md", "python3 -m venv", "python/test.sh does it, and runs what follows"),
+    not_run("docs/python.md", ".venv/bin/pip install", "python/test.sh does it, and runs what follows"),
     not_run("docs/robot.md", "cargo build", "it builds"),
     not_run(
         "docs/robot.md",
@@ -75,6 +79,13 @@ pub(crate) const NOT_RUN: &[NotRun] = &[
         "python bench/labels/run.py",
         "it takes a quarter of an hour; reward_label.rs runs its commands",
     ),
+    not_run("docs/loggers.md", "python3 -m venv", "it fetches packages"),
+    not_run(
+        "docs/loggers.md",
+        "WANDB_MODE=offline plaudit",
+        "it needs wandb; loggers.rs runs it with a stand-in",
+    ),
+    not_run("docs/loggers.md", "MLFLOW_TRACKING_URI=http", "it needs a server"),
     not_run("docs/mujoco.md", "", "it fetches packages, and builds with them"),
 ];
 
@@ -120,6 +131,36 @@ pub(crate) struct Given {
 }
 
 pub(crate) const GIVEN: &[Given] = &[
+    Given {
+        document: "docs/start/images.md",
+        path: "recordings/success/take_1.mp4",
+        from: "crates/data/tests/lerobot/gop_h264.mp4",
+    },
+    Given {
+        document: "docs/start/images.md",
+        path: "recordings/success/take_2.mp4",
+        from: "crates/data/tests/lerobot/gop_h264.mp4",
+    },
+    Given {
+        document: "docs/start/images.md",
+        path: "recordings/success/take_3.mp4",
+        from: "crates/data/tests/lerobot/gop_h264.mp4",
+    },
+    Given {
+        document: "docs/start/images.md",
+        path: "recordings/failure/take_1.mp4",
+        from: "crates/data/tests/lerobot/gop_h264.mp4",
+    },
+    Given {
+        document: "docs/start/images.md",
+        path: "recordings/failure/take_2.mp4",
+        from: "crates/data/tests/lerobot/gop_h264.mp4",
+    },
+    Given {
+        document: "docs/start/images.md",
+        path: "recordings/failure/take_3.mp4",
+        from: "crates/data/tests/lerobot/gop_h264.mp4",
+    },
     Given { document: "docs/cluster.md", path: "two_machines.yaml", from: "bench/cluster/two_machines.yaml" },
     Given {
         document: "README.md",

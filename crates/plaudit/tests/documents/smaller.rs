@@ -34,6 +34,7 @@ const SMALLER: &[(&str, &[&str])] = &[
             "actor.micro_batch_size=50",
         ],
     ),
+    ("sweep", &["env.train.total_num_envs=4", "env.eval.total_num_envs=4", "runner.max_epochs=2", "seeds=2"]),
     ("train cartpole_ppo", &["actor.global_batch_size=64", "actor.micro_batch_size=64"]),
     (
         "train pickcube_play",
@@ -61,6 +62,21 @@ const SMALLER: &[(&str, &[&str])] = &[
             "runner.val_check_interval=-1",
         ],
     ),
+    // docs/start: the same, by the names of a project.
+    (
+        "collect demos.yaml",
+        &["--episodes 4", "env.eval.total_num_envs=1", "env.eval.override_cfg.sim_speed=3"],
+    ),
+    (
+        "train policy.yaml",
+        &[
+            "env.train.total_num_envs=1",
+            "env.train.override_cfg.sim_speed=3",
+            "env.eval.total_num_envs=1",
+            "algorithm.cloning.steps=4",
+            "algorithm.replay_buffer.min_buffer_size=50",
+        ],
+    ),
     // A judge is slow.
     (
         "train maniskill_ppo_mlp_vlm_trend_reward",
@@ -79,6 +95,7 @@ const SMALLER: &[(&str, &[&str])] = &[
     ),
     ("reward train", &["runner.max_steps=4", "runner.val_check_interval=2", "runner.save_interval=2"]),
     ("reward train reward_training", &["actor.model.arch=resnet10"]),
+    ("reward train reward.yaml", &["actor.model.arch=resnet10", "actor.model.image_size=[3,64,64]"]),
     ("check maniskill_ppo_mlp_resnet_reward", &["reward.model.arch=resnet10"]),
     ("train maniskill_ppo_mlp_resnet_reward", &["reward.model.arch=resnet10"]),
     ("reward train --data episodes", &["actor.model.arch=resnet10", "actor.model.image_size=[3,64,64]"]),

@@ -3,7 +3,7 @@
 mod read;
 mod write;
 
-pub(crate) use read::Archive;
+pub use read::Archive;
 pub(crate) use write::ZipWriter;
 
 const LOCAL: u32 = 0x0403_4b50;

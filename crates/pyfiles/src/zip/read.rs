@@ -4,14 +4,15 @@
 //! twice or lead out of the archive, members that overlap, encryption and split archives are refused.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use super::*;
 use crate::buffer::Buffer;
 use crate::error::{ReadError, Result};
-use crate::limits::Meter;
+use crate::limits::{Limits, Meter};
 
-/// A zip archive in memory.
-pub(crate) struct Archive {
+/// A zip archive in memory or mapped.
+pub struct Archive {
     bytes: Buffer,
     members: Vec<Member>,
     places: HashMap<Box<str>, usize>,
@@ -29,8 +30,18 @@ struct Member {
     limit: usize,
 }
 
+impl fmt::Debug for Archive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Archive").field("members", &self.members.len()).finish_non_exhaustive()
+    }
+}
+
 impl Archive {
-    pub(crate) fn open(bytes: &Buffer) -> Result<Self> {
+    /// Reads the directory of an archive, and no member.
+    ///
+    /// # Errors
+    /// When it is no archive, or one that is not read here.
+    pub fn open(bytes: &Buffer) -> Result<Self> {
         let directory = Directory::find(bytes)?;
         let mut members = directory.members(bytes)?;
         set_limits(&mut members, directory.start);
@@ -44,12 +55,23 @@ impl Archive {
         Ok(Self { bytes: bytes.clone(), members, places })
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+    /// The names of its members.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
         self.members.iter().map(|member| &*member.name)
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.places.get(name).copied()
+    }
+
+    /// The bytes of a member by its name, if there is one: a view where it is stored as it is, else inflated. They are compared
+    /// with their checksum.
+    ///
+    /// # Errors
+    /// When it is damaged, or compressed in another way.
+    pub fn member(&self, name: &str) -> Result<Option<Buffer>> {
+        let mut meter = Meter::new(Limits::default(), self.bytes.len());
+        self.find(name).map(|place| self.unpacked(place, &mut meter)).transpose()
     }
 
     /// The bytes of a member that is stored as it is, as a view.

@@ -49,7 +49,11 @@ pub(super) fn sync(
                 if label == Some(success) {
                     if !path.is_file() {
                         let image = frames.image(frame, view);
-                        Png::of(image.shape(), &image.pixels()).write(&path)?;
+                        let undecodable = |problem: plaudit_data::recording::FileProblem| {
+                            std::io::Error::other(problem.to_string())
+                        };
+                        let pixels = image.pixels().map_err(undecodable).map_err(failed(&path))?;
+                        Png::of(image.shape(), &pixels).write(&path)?;
                     }
                 } else if path.is_file() {
                     std::fs::remove_file(&path).map_err(failed(&path))?;

@@ -13,7 +13,7 @@ use super::bound::ErrorBound;
 use super::images;
 use super::ranking::{QuestionOrder, shuffled, uncertainty};
 use super::scores::FrameScores;
-use crate::dataset::{Frames, pixels_sha256};
+use crate::dataset::{DatasetError, Frames, pixels_sha256};
 use crate::images::ImageWriteError;
 
 /// How labels are asked for.
@@ -107,6 +107,9 @@ pub enum LabelError {
     /// An image.
     #[error(transparent)]
     Image(#[from] ImageWriteError),
+    /// Frames that cannot be read.
+    #[error(transparent)]
+    Frames(#[from] DatasetError),
     /// A view that an image alone cannot show.
     #[error("`{view}` stacks past frames, and labelled images have none")]
     FrameStack {
@@ -147,7 +150,7 @@ impl<'a> LabelSession<'a> {
         let header = AnswersHeader {
             data: data.into(),
             frames: frames.len(),
-            sha256: pixels_sha256(frames),
+            sha256: pixels_sha256(frames)?,
             views: frames.views().iter().map(ToString::to_string).collect(),
             check_every: settings.check_every,
             seed: settings.seed,

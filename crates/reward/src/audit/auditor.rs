@@ -153,7 +153,7 @@ impl<'a> Auditor<'a> {
         let roc = roc_over_episodes(&episodes, BAND_RESAMPLES, seed);
         resampled(3);
         let precision_recall = precision_over_episodes(&episodes, BAND_RESAMPLES, seed);
-        let background_image = BackgroundImage::of(self.frames);
+        let background_image = BackgroundImage::of(self.frames)?;
         Ok(Examination {
             auditor: self,
             shared_with_training: self.shared_with_training()?,

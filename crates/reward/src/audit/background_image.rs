@@ -3,6 +3,7 @@
 //! The median of each pixel over many frames is what it shows when nothing is in front of it, as long as nothing
 //! stays in one place for half of the time.
 
+use plaudit_nn::classifier::ClassifierError;
 use rayon::prelude::*;
 
 use crate::dataset::Frames;
@@ -20,21 +21,24 @@ pub(super) struct BackgroundImage {
 
 impl BackgroundImage {
     /// Of frames spread over all episodes.
-    #[must_use]
-    pub(super) fn of(frames: &Frames) -> Self {
+    ///
+    /// # Errors
+    /// When one cannot be decoded.
+    pub(super) fn of(frames: &Frames) -> Result<Self, ClassifierError> {
         let count = frames.len().min(SAMPLED_FRAMES);
         let numbers: Vec<usize> = (0..count).map(|at| at * frames.len() / count).collect();
         let still = |view: usize| {
-            let images: Vec<_> = numbers.iter().map(|number| frames.image(*number, view).pixels()).collect();
+            let pixels = |number: &usize| frames.pixels(*number, view);
+            let images: Vec<_> = numbers.iter().map(pixels).collect::<Result<_, _>>()?;
             let middle = |at: usize| {
                 let mut values: Vec<u8> = images.iter().map(|pixels| pixels[at]).collect();
                 let half = values.len() / 2;
                 *values.select_nth_unstable(half).1
             };
-            (0..frames.shapes()[view].bytes()).into_par_iter().map(middle).collect()
+            Ok((0..frames.shapes()[view].bytes()).into_par_iter().map(middle).collect())
         };
         let views = if frames.is_empty() { 0 } else { frames.views().len() };
-        Self { views: (0..views).map(still).collect() }
+        Ok(Self { views: (0..views).map(still).collect::<Result<_, ClassifierError>>()? })
     }
 
     /// The background image of a view.

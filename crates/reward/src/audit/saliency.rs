@@ -55,7 +55,7 @@ pub(super) fn saliency(
         let sum: f64 = plain.iter().zip(&logits).map(|(a, b)| f64::from((a - b).abs())).sum();
         change.push(sum / sample.len().max(1) as f64);
     }
-    let motion = motion(frames, sample, view, background_image);
+    let motion = motion(frames, sample, view, background_image)?;
     let busiest = motion.iter().copied().fold(0.0, f64::max);
     let still: Vec<bool> = motion.iter().map(|motion| *motion < STILL * busiest).collect();
     let total: f64 = change.iter().sum();
@@ -71,11 +71,16 @@ pub(super) fn saliency(
 }
 
 /// For each square, the mean share of its pixels that show something that is not always there.
-fn motion(frames: &Frames, sample: &[usize], view: usize, background_image: &BackgroundImage) -> Vec<f64> {
+fn motion(
+    frames: &Frames,
+    sample: &[usize],
+    view: usize,
+    background_image: &BackgroundImage,
+) -> Result<Vec<f64>, ClassifierError> {
     let shape = frames.shapes()[view];
     let mut motion = vec![0.0; GRID * GRID];
     for number in sample {
-        let differs = background_image.differs(view, &frames.image(*number, view).pixels(), shape.channels);
+        let differs = background_image.differs(view, &frames.pixels(*number, view)?, shape.channels);
         for (square, sum) in motion.iter_mut().enumerate() {
             let (mut moving, mut all) = (0usize, 0usize);
             for_each_pixel(square, shape, |pixel| {
@@ -85,7 +90,7 @@ fn motion(frames: &Frames, sample: &[usize], view: usize, background_image: &Bac
             *sum += moving as f64 / (all.max(1) * sample.len()) as f64;
         }
     }
-    motion
+    Ok(motion)
 }
 
 fn for_each_pixel(square: usize, shape: FrameShape, mut each: impl FnMut(usize)) {

@@ -40,7 +40,7 @@ impl SharedWithTraining {
         read: &ReadFrames<'_>,
     ) -> Result<Self, DatasetError> {
         if let Some(Manifest { train, val }) = &card.dataset {
-            let sha256 = SplitManifest::of(frames).sha256;
+            let sha256 = SplitManifest::of(frames)?.sha256;
             if train.sha256 == sha256 {
                 return Ok(Self::Everything);
             }
@@ -49,7 +49,7 @@ impl SharedWithTraining {
             }
         }
         if !said.is_empty() {
-            return Ok(Self::compared(&read(said)?, frames));
+            return Self::compared(&read(said)?, frames);
         }
         let paths: Vec<PathBuf> =
             card.dataset.iter().flat_map(|dataset| dataset.train.paths.iter().map(PathBuf::from)).collect();
@@ -64,7 +64,8 @@ impl SharedWithTraining {
             return Ok(Self::Unknown);
         }
         // What is there now need not be what was there then, so that trouble with it is not the user's.
-        Ok(read(&paths).map_or(Self::Unknown, |train| Self::compared(&train, frames)))
+        let compared = read(&paths).and_then(|train| Self::compared(&train, frames));
+        Ok(compared.unwrap_or(Self::Unknown))
     }
 
     /// Whether numbers from this data say nothing about new episodes.
@@ -77,11 +78,11 @@ impl SharedWithTraining {
         }
     }
 
-    fn compared(train: &Frames, frames: &Frames) -> Self {
+    fn compared(train: &Frames, frames: &Frames) -> Result<Self, DatasetError> {
         let of = |frames: &Frames| frames.recordings().to_vec();
         let (train, measured) = (of(train), of(frames));
         let [train, measured] =
             [&train, &measured].map(|data| data.iter().map(|data| &**data).collect::<Vec<_>>());
-        Self::Compared(leakage(&train, &measured))
+        Ok(Self::Compared(leakage(&train, &measured)?))
     }
 }

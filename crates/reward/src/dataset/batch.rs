@@ -1,5 +1,7 @@
 //! Frames put side by side, as a network takes them.
 
+use std::sync::OnceLock;
+
 use plaudit_core::{FrameShape, Seed};
 use plaudit_data::labelled::FrameImage;
 use plaudit_nn::images::{ImageBatch, ImageError, ImageLayout, Pixels, ViewPixels};
@@ -17,6 +19,8 @@ pub struct Batch {
     pub labels: Vec<f32>,
     /// Images after those that have labels.
     unlabelled: usize,
+    /// Why there is nothing to show: a frame that cannot be decoded. Said when images are asked for.
+    unreadable: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -120,24 +124,34 @@ impl Batch {
         image: &(dyn Fn(usize, usize) -> &'a FrameImage + Sync),
         fill: &PixelFill<'_>,
     ) -> Self {
+        let unreadable = OnceLock::new();
         let view_batch = |view: usize| {
             let shape = frames.shapes()[view];
             let mut pixels = vec![0; numbers.len() * shape.bytes()];
             pixels.par_chunks_exact_mut(shape.bytes()).zip(numbers).for_each(|(out, number)| {
-                fill(*number, view, shape, &image(*number, view).pixels(), out);
+                match image(*number, view).pixels() {
+                    Ok(pixels) => fill(*number, view, shape, &pixels, out),
+                    Err(problem) => {
+                        unreadable.get_or_init(|| frames.unreadable(*number, view, &problem));
+                    }
+                }
             });
             ViewBatch { key: frames.views()[view].to_string(), shape, pixels }
         };
         let views = (0..frames.views().len()).map(view_batch).collect();
         let label = |number: &usize| f32::from(u8::from(frames.success(*number)));
-        Self { views, labels: numbers.iter().map(label).collect(), unlabelled: 0 }
+        let labels = numbers.iter().map(label).collect();
+        Self { views, labels, unlabelled: 0, unreadable: unreadable.into_inner() }
     }
 
     /// As a network takes them.
     ///
     /// # Errors
-    /// When images have no pixels.
+    /// When images have no pixels, or one of them cannot be decoded.
     pub fn images(&self) -> Result<ImageBatch<'_>, ImageError> {
+        if let Some(why) = &self.unreadable {
+            return Err(ImageError::Unreadable { why: why.clone() });
+        }
         let count = self.labels.len() + self.unlabelled;
         ImageBatch::new(self.views.iter().map(|view_batch| view_batch.view(count)).collect())
     }

@@ -1,12 +1,14 @@
 //! One part of a dataset.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
 use plaudit_core::FrameShape;
-use plaudit_data::convert::{BadFiles, OnProgress};
+use plaudit_data::convert::OnProgress;
 use plaudit_data::labelled::{FrameImage, FramePick, LabelledData, LabelledFrame, ReadOptions};
-use plaudit_data::recording::Rules;
+use plaudit_data::recording::{FileProblem, Rules};
+use plaudit_nn::images::ImageError;
 use serde::{Deserialize, Serialize};
 
 use super::error::DatasetError;
@@ -60,8 +62,7 @@ impl Frames {
         rules: &Rules,
         on_progress: &OnProgress<'_>,
     ) -> Result<Self, DatasetError> {
-        let options =
-            ReadOptions { cameras: ViewKey::cameras(views), rules: rules.clone(), bad_files: BadFiles::Stop };
+        let options = ReadOptions { cameras: ViewKey::cameras(views), rules: rules.clone() };
         let read = |path: &Path| -> Result<_, DatasetError> {
             let data = LabelledData::read(path, &options, on_progress)?;
             let all = data.all();
@@ -225,6 +226,28 @@ impl Frames {
         let Sample { recording, pick } = self.samples[at];
         let frame = self.recordings[recording as usize].frame_before(pick, self.views[view].back);
         &frame.images[self.cameras[view]]
+    }
+
+    /// The pixels of a view.
+    ///
+    /// # Errors
+    /// When it is a frame of a video that cannot be decoded.
+    pub fn pixels(&self, at: usize, view: usize) -> Result<Cow<'_, [u8]>, ImageError> {
+        let pixels = self.image(at, view).pixels();
+        pixels.map_err(|problem| ImageError::Unreadable { why: self.unreadable(at, view, &problem) })
+    }
+
+    /// The same to be looked at: black where it cannot be decoded any more.
+    #[must_use]
+    pub fn pixels_or_black(&self, at: usize, view: usize) -> Cow<'_, [u8]> {
+        let image = self.image(at, view);
+        image.pixels().unwrap_or_else(|_| Cow::Owned(vec![0; image.shape().bytes()]))
+    }
+
+    /// What is said of a frame that cannot be decoded.
+    pub(super) fn unreadable(&self, at: usize, view: usize, problem: &FileProblem) -> String {
+        let Origin { episode, at, .. } = self.origin(at);
+        format!("{} of frame {at} of {episode}: {problem}", self.views[view])
     }
 
     /// The same, so many steps later in its episode than the view is (earlier where negative): at most its last, at least its first.

@@ -43,6 +43,8 @@ fn make(folder: &Path) -> Result<(), ImageWriteError> {
 
 fn save(frames: &Frames, at: usize, path: &Path) -> Result<(), ImageWriteError> {
     let image = frames.image(at, 0);
-    let png = Png::of(image.shape(), &image.pixels());
-    fs::write(path, png.bytes).map_err(|source| ImageWriteError { path: path.into(), source })
+    let failed = |source| ImageWriteError { path: path.into(), source };
+    let pixels = image.pixels().map_err(|problem| failed(std::io::Error::other(problem.to_string())))?;
+    let png = Png::of(image.shape(), &pixels);
+    fs::write(path, png.bytes).map_err(failed)
 }

@@ -100,7 +100,7 @@ fn views(frames: &Frames, mistake: &Mistake, truth: bool) -> Vec<SheetFrame> {
         if frames.views().len() > 1 {
             caption.push(frames.views()[number].to_string());
         }
-        let image = Canvas::fitted(image.shape(), &image.pixels(), SIDE);
+        let image = Canvas::fitted(image.shape(), &frames.pixels_or_black(mistake.frame, number), SIDE);
         SheetFrame { image, tint: Tint::of(truth), caption }
     };
     (0..frames.views().len()).map(view).collect()

@@ -20,6 +20,7 @@
 
 mod calibration;
 mod confusion;
+mod held_out;
 mod labels;
 mod progress;
 mod rank;
@@ -29,6 +30,7 @@ use serde::{Deserialize, Serialize};
 
 pub use calibration::{Bin, brier, calibration_error, log_loss, reliability};
 pub use confusion::{Confusion, best_threshold};
+pub use held_out::held_out_balanced_accuracy;
 pub use labels::{LABELS, LabelConfusion, LabelMetrics, LabelScore, label_reliability};
 pub use progress::{EpisodeScores, ProgressIntervals, ProgressMetrics};
 pub(crate) use rank::{kendall, spearman};

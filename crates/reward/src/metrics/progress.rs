@@ -3,7 +3,7 @@
 use plaudit_core::Seed;
 use serde::{Deserialize, Serialize};
 
-use super::{kendall, roc_auc, spearman};
+use super::{held_out_balanced_accuracy, kendall, roc_auc, spearman};
 use crate::audit::{Interval, bootstrap_interval};
 
 /// One episode: its scores in order, and whether each frame shows success.
@@ -44,8 +44,7 @@ impl ProgressMetrics {
             let all: Vec<f64> = solved.iter().filter_map(|(time, scores)| number(time, scores)).collect();
             (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
         };
-        let last = |episode: &EpisodeScores| Some((*episode.scores.last()?, *episode.truth.last()?));
-        let (scores, truth): (Vec<f64>, Vec<bool>) = episodes.iter().filter_map(last).unzip();
+        let (scores, truth) = last_frames(episodes);
         Self {
             voc: mean(spearman),
             kendall: mean(kendall),
@@ -53,6 +52,12 @@ impl ProgressMetrics {
             successful_episodes: solved.len(),
         }
     }
+}
+
+/// The last score of each episode that has one, and whether it ends in success.
+fn last_frames(episodes: &[EpisodeScores]) -> (Vec<f64>, Vec<bool>) {
+    let last = |episode: &EpisodeScores| Some((*episode.scores.last()?, *episode.truth.last()?));
+    episodes.iter().filter_map(last).unzip()
 }
 
 /// The same with intervals over episodes.
@@ -64,6 +69,9 @@ pub struct ProgressIntervals {
     pub kendall: Option<Interval>,
     /// The probability that an episode which ends in success has a higher last score than one which does not.
     pub last_frame_auc: Option<Interval>,
+    /// The balanced accuracy of last scores, each called by a threshold that is best on other episodes: see
+    /// [`held_out_balanced_accuracy`]. Without an interval, since a resample has the same episode on both sides.
+    pub balanced_accuracy: Option<f64>,
     /// Episodes behind the correlations.
     pub successful_episodes: usize,
 }
@@ -79,10 +87,12 @@ impl ProgressIntervals {
             };
             bootstrap_interval(episodes.len(), resamples, seed.purpose(name), of)
         };
+        let (scores, truth) = last_frames(episodes);
         Self {
             voc: interval("voc", |found| found.voc),
             kendall: interval("kendall", |found| found.kendall),
             last_frame_auc: interval("auc", |found| found.last_frame_auc),
+            balanced_accuracy: held_out_balanced_accuracy(&scores, &truth),
             successful_episodes: ProgressMetrics::of(episodes).successful_episodes,
         }
     }
@@ -98,6 +108,7 @@ mod tests {
         voc: Option<f64>,
         kendall: Option<f64>,
         last_frame_auc: Option<f64>,
+        balanced_accuracy: Option<f64>,
     }
 
     #[test]
@@ -123,6 +134,9 @@ mod tests {
         let cases: Vec<Case> =
             serde_json::from_str(include_str!("../../tests/metrics/progress.json")).unwrap();
         assert!(cases.iter().any(|case| case.voc.is_none()) && cases.len() >= 5);
+        assert!(
+            cases.iter().filter(|case| case.balanced_accuracy.is_some_and(|share| share < 1.0)).count() >= 2
+        );
         for case in cases {
             let episodes = case.episodes.into_iter();
             let episodes: Vec<_> = episodes.map(|(scores, truth)| EpisodeScores { scores, truth }).collect();
@@ -131,6 +145,7 @@ mod tests {
                 (found.voc, case.voc),
                 (found.kendall, case.kendall),
                 (found.last_frame_auc, case.last_frame_auc),
+                (ProgressIntervals::of(&episodes, 1, Seed::new(0)).balanced_accuracy, case.balanced_accuracy),
             ] {
                 assert_eq!(found.is_some(), expected.is_some());
                 assert!(

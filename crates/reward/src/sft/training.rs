@@ -100,8 +100,13 @@ impl TrainableJudge<'_> {
 impl Trainable for TrainableJudge<'_> {
     type Metrics = JudgeMetrics;
 
-    fn accumulate(&mut self, _: MicroBatch, examples: &[usize], scale: f64) -> Result<f64, TrainError> {
-        Ok(self.trainer.accumulate(&self.examples(examples)?, scale)?)
+    fn accumulate(
+        &mut self,
+        _: MicroBatch,
+        examples: &[usize],
+        scale: f64,
+    ) -> Result<Option<f64>, TrainError> {
+        Ok(Some(self.trainer.accumulate(&self.examples(examples)?, scale)?))
     }
 
     fn join_ranks(&mut self, ranks: &Arc<dyn GradientSync>, sharding: Sharding) -> Result<(), TrainError> {
@@ -113,8 +118,8 @@ impl Trainable for TrainableJudge<'_> {
         self.trainer.reduce()
     }
 
-    fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<StepOutcome, TrainError> {
-        Ok(self.trainer.step_over_ranks(lr, clip)?)
+    fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<Option<StepOutcome>, TrainError> {
+        Ok(Some(self.trainer.step_over_ranks(lr, clip)?))
     }
 
     fn measure(&mut self) -> Result<Option<ValidationResult<JudgeMetrics>>, TrainError> {

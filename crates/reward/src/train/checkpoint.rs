@@ -105,9 +105,7 @@ impl Checkpoints {
             fs::create_dir_all(actor)
                 .map_err(|source| TrainError::Folder { path: actor.to_owned(), source })?;
             Ok(state.write_safetensors(file, &BTreeMap::new())?)
-        })?;
-        self.forget_states_before(step);
-        Ok(())
+        })
     }
 
     /// Fills a hidden folder and renames it, so that `place` is complete or absent.
@@ -137,7 +135,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    fn forget_states_before(&self, step: u64) {
+    /// Takes the states out of the checkpoints before a step: nobody goes on from them any more.
+    pub(super) fn forget_states_before(&self, step: u64) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         for path in entries.flatten().map(|entry| entry.path()) {
             let number = path

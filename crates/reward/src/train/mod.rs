@@ -15,11 +15,13 @@
 
 mod batches;
 mod checkpoint;
+mod checkpoint_writer;
 mod early_stop;
 mod error;
 mod evaluate;
 mod evaluate_progress;
 mod length;
+mod loader;
 mod loop_settings;
 mod rank_shares;
 mod settings;
@@ -28,6 +30,7 @@ mod training;
 
 pub use batches::steps_per_epoch;
 pub use checkpoint::{Checkpoints, ResumePoint};
+pub use checkpoint_writer::WriteModel;
 pub use early_stop::{Best, Better, EarlyStop, Monitor, Progress};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, evaluate};

@@ -24,6 +24,8 @@ pub struct Settings {
     pub augment: Augment,
     /// A network of progress: how the time between the views of a frame stack is warped.
     pub time_warp: TimeWarp,
+    /// On a GPU: threads that make batches before their turn. 0: batches are made when it is their turn.
+    pub loader_threads: usize,
 }
 
 impl Settings {
@@ -52,6 +54,7 @@ impl Settings {
             class_weight: ClassWeight::Balanced,
             augment: Augment::default(),
             time_warp: TimeWarp::default(),
+            loader_threads: 4,
         }
     }
 }

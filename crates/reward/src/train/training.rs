@@ -1,5 +1,6 @@
 //! A classifier that learns from labelled frames.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,10 +11,12 @@ use plaudit_nn::classifier::{
     TrainingImages,
 };
 
+use super::checkpoint_writer::WriteModel;
 use super::early_stop::Progress;
 use super::error::TrainError;
 use super::evaluate::evaluate_over_ranks;
 use super::evaluate_progress::evaluate_progress;
+use super::loader::{BatchLoader, BatchMaker};
 use super::settings::Settings;
 use super::train_loop::{MicroBatch, TrainLoop, Trainable, ValidationResult};
 use crate::card::ModelCard;
@@ -45,13 +48,22 @@ impl<'a> Training<'a> {
         let val = val.filter(|val| !val.is_empty());
         let card = ModelCard {
             class_balance: Some(train.balance()),
-            dataset: Some(Manifest::of(train, val)),
+            dataset: Some(Manifest::of(train, val)?),
             ..ModelCard::of(trainer.settings().clone())
         };
         let weights = settings.class_weight.weights(train.balance());
         let loop_settings = settings.loop_settings.clone();
+        let maker = BatchMaker {
+            frames: train.clone(),
+            augment: settings.augment,
+            time_warp: labels.is_some().then_some(settings.time_warp),
+            seed: loop_settings.seed,
+        };
+        // A CPU that trains has enough to do.
+        let threads = if trainer.device() == Device::Cpu { 0 } else { settings.loader_threads };
         let model = TrainableClassifier {
             trainer,
+            loader: BatchLoader::new(maker, threads),
             train,
             val,
             settings,
@@ -60,8 +72,8 @@ impl<'a> Training<'a> {
             card,
             batch_stats: BatchStats::default(),
             last_batch: Vec::new(),
-            upcoming: None,
-            ready: None,
+            running: VecDeque::new(),
+            steps_running: VecDeque::new(),
             ranks: Arc::new(OneRank),
         };
         Ok(Self::over(model, loop_settings, train.len()))
@@ -90,6 +102,7 @@ impl<'a> Training<'a> {
 /// A classifier that learns, with its frames.
 pub struct TrainableClassifier<'a> {
     trainer: Trainer,
+    loader: BatchLoader,
     train: &'a Frames,
     val: Option<&'a Frames>,
     settings: Settings,
@@ -100,9 +113,9 @@ pub struct TrainableClassifier<'a> {
     batch_stats: BatchStats,
     /// The logits of the last micro batch, then its labels.
     last_batch: Vec<f32>,
-    /// What comes next, and what of it is ready.
-    upcoming: Option<(MicroBatch, Vec<usize>)>,
-    ready: Option<ReadyBatch>,
+    /// On a GPU: the labels of micro batches that run there, and of each step that runs how many it has.
+    running: VecDeque<Vec<f32>>,
+    steps_running: VecDeque<usize>,
     ranks: Arc<dyn GradientSync>,
 }
 
@@ -134,22 +147,13 @@ impl BatchStats {
     }
 }
 
-/// A micro batch that was made, and copied to a GPU, before its turn.
-struct ReadyBatch {
-    at: MicroBatch,
-    examples: Vec<usize>,
-    batch: Batch,
-}
-
 impl TrainableClassifier<'_> {
-    fn make_batch(&self, at: MicroBatch, examples: &[usize]) -> Batch {
-        let Settings { augment, time_warp, loop_settings, .. } = &self.settings;
-        let epoch = Training::epoch_seed(loop_settings.seed, at.epoch);
-        match self.labels {
-            Some(_) => Batch::warped(self.train, examples, augment, time_warp, epoch),
-            None if augment.is_off() => Batch::of(self.train, examples),
-            None => Batch::augmented(self.train, examples, augment, epoch),
-        }
+    /// What the model says about itself as it is now.
+    fn card_now(&self, progress: &Progress, found: Option<&Metrics>) -> ModelCard {
+        // A checkpoint between validations has no measure of its own; the threshold that was best is a fair guess.
+        let known = found.or(progress.best.as_ref().map(|best| &best.metrics));
+        let threshold = known.map(|metrics| metrics.threshold);
+        ModelCard { step: progress.step, threshold, metrics: found.copied(), ..self.card.clone() }
     }
 
     /// What decides which numbers are dropped.
@@ -157,17 +161,9 @@ impl TrainableClassifier<'_> {
         self.settings.loop_settings.seed.purpose("dropout").index(at.number)
     }
 
-    /// Makes the next micro batch while a GPU computes, and copies it there.
-    fn make_ready(&mut self) -> Result<(), TrainError> {
-        let Some((at, examples)) = self.upcoming.take() else { return Ok(()) };
-        if self.trainer.device() == Device::Cpu {
-            return Ok(()); // which has enough to do
-        }
-        let batch = self.make_batch(at, &examples);
-        if self.trainer.stage(&batch.images().map_err(ClassifierError::from)?)? {
-            self.ready = Some(ReadyBatch { at, examples, batch });
-        }
-        Ok(())
+    /// Whether steps are begun before it is known what came of the last: on a GPU, which also makes the loss.
+    fn runs_ahead(&self) -> bool {
+        self.trainer.device() != Device::Cpu && self.labels.is_none()
     }
 
     /// The same for a network of progress: cross entropy over its bins.
@@ -175,11 +171,10 @@ impl TrainableClassifier<'_> {
         &mut self,
         bins: ProgressBins,
         at: MicroBatch,
-        examples: &[usize],
+        batch: &Batch,
         labels: &[Option<ProgressLabel>],
         scale: f64,
     ) -> Result<f64, TrainError> {
-        let batch = self.make_batch(at, examples);
         let images = batch.images().map_err(ClassifierError::from)?;
         let loss = |outputs: &[f32]| progress_loss(bins, outputs, labels);
         let found = self.trainer.accumulate_by(&images, &loss, scale, self.dropout_seed(at))?;
@@ -224,33 +219,45 @@ fn known_progress(train: &Frames) -> Result<ProgressLabels, TrainError> {
 impl Trainable for TrainableClassifier<'_> {
     type Metrics = Metrics;
 
-    fn upcoming(&mut self, at: MicroBatch, examples: Vec<usize>) {
-        self.upcoming = Some((at, examples));
+    fn lookahead(&self) -> usize {
+        self.loader.lookahead()
     }
 
-    fn accumulate(&mut self, at: MicroBatch, examples: &[usize], scale: f64) -> Result<f64, TrainError> {
+    fn upcoming(&mut self, at: MicroBatch, examples: &[usize]) {
+        self.loader.begin(at, examples);
+    }
+
+    fn accumulate(
+        &mut self,
+        at: MicroBatch,
+        examples: &[usize],
+        scale: f64,
+    ) -> Result<Option<f64>, TrainError> {
+        let batch = self.loader.take(at, examples);
         if let Some((bins, labels)) = &self.labels {
             let labels: Vec<Option<ProgressLabel>> =
                 examples.iter().map(|number| labels.get(*number)).collect();
-            return self.accumulate_progress(*bins, at, examples, &labels, scale);
+            return self.accumulate_progress(*bins, at, &batch, &labels, scale).map(Some);
         }
-        let ready = self.ready.take().filter(|ready| ready.at == at && ready.examples == examples);
-        let is_staged = ready.is_some();
-        let batch = ready.map_or_else(|| self.make_batch(at, examples), |ready| ready.batch);
         let weights: Option<Vec<f32>> = self.weights.map(|[success, failure]| {
             batch.labels.iter().map(|label| if *label > 0.5 { success } else { failure }).collect()
         });
-        let given = batch.images().map_err(ClassifierError::from)?;
-        let images = match is_staged {
-            true => TrainingImages::Staged { count: given.len() },
-            false => TrainingImages::Given(&given),
-        };
+        let images = batch.images().map_err(ClassifierError::from)?;
         let (loss, drop) = (self.settings.loss, self.dropout_seed(at));
+        // A GPU fetches them while it computes the step before.
+        let images = match self.trainer.stage(&images)? {
+            true => TrainingImages::Staged { count: images.len() },
+            false => TrainingImages::Given(&images),
+        };
         self.trainer.begin(images, &batch.labels, weights.as_deref(), loss, scale, drop)?;
-        self.make_ready()?;
+        if self.runs_ahead() {
+            self.last_batch.clear();
+            self.running.push_back(batch.labels);
+            return Ok(None);
+        }
         let found = self.trainer.finish()?;
         self.last_batch = [found.logits, batch.labels].concat();
-        Ok(found.loss)
+        Ok(Some(found.loss))
     }
 
     fn join_ranks(&mut self, ranks: &Arc<dyn GradientSync>, sharding: Sharding) -> Result<(), TrainError> {
@@ -264,23 +271,43 @@ impl Trainable for TrainableClassifier<'_> {
         Ok(())
     }
 
-    fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<StepOutcome, TrainError> {
-        Ok(self.trainer.step_over_ranks(lr, clip)?)
+    fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<Option<StepOutcome>, TrainError> {
+        if !self.runs_ahead() {
+            return Ok(Some(self.trainer.step_over_ranks(lr, clip)?));
+        }
+        self.trainer.begin_step(lr, clip)?;
+        let before: usize = self.steps_running.iter().sum();
+        self.steps_running.push_back(self.running.len() - before);
+        Ok(None)
+    }
+
+    fn finish_step(&mut self) -> Result<(Vec<f64>, StepOutcome), TrainError> {
+        let batches = self.steps_running.pop_front().unwrap_or(0);
+        let mut losses = Vec::with_capacity(batches);
+        for labels in self.running.drain(..batches) {
+            let found = self.trainer.finish()?;
+            self.batch_stats.add(&[found.logits, labels].concat());
+            losses.push(found.loss);
+        }
+        Ok((losses, self.trainer.finish_step()?))
     }
 
     fn train_metrics(&mut self) -> Vec<(String, f64)> {
         let stats = std::mem::take(&mut self.batch_stats);
         let BatchStats { frames, right, sum_of_probabilities, sum_of_errors, known } = stats;
         let mean = |sum: f64| sum / frames as f64;
+        let waited = ("time/data_secs".into(), self.loader.waited().as_secs_f64());
         if self.labels.is_some() {
             return vec![
                 ("train/progress_error".into(), sum_of_errors / known.max(1) as f64),
                 ("train/progress_mean".into(), mean(sum_of_probabilities)),
+                waited,
             ];
         }
         vec![
             ("train/accuracy".into(), mean(right as f64)),
             ("train/probabilities_mean".into(), mean(sum_of_probabilities)),
+            waited,
         ]
     }
 
@@ -301,11 +328,16 @@ impl Trainable for TrainableClassifier<'_> {
     }
 
     fn write(&self, folder: &Path, progress: &Progress, found: Option<&Metrics>) -> Result<(), TrainError> {
-        // A checkpoint between validations has no measure of its own; the threshold that was best is a fair guess.
-        let known = found.or(progress.best.as_ref().map(|best| &best.metrics));
-        let threshold = known.map(|metrics| metrics.threshold);
-        let card = ModelCard { step: progress.step, threshold, metrics: found.copied(), ..self.card.clone() };
-        Ok(card.write(&self.trainer.weights()?, folder).map(drop)?)
+        Ok(self.card_now(progress, found).write(&self.trainer.weights()?, folder).map(drop)?)
+    }
+
+    fn snapshot(
+        &self,
+        progress: &Progress,
+        found: Option<&Metrics>,
+    ) -> Result<Option<WriteModel>, TrainError> {
+        let (card, weights) = (self.card_now(progress, found), self.trainer.weights()?);
+        Ok(Some(Box::new(move |folder| Ok(card.write(&weights, folder).map(drop)?))))
     }
 
     fn state(&self) -> Result<Option<Weights>, TrainError> {

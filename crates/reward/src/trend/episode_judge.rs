@@ -89,8 +89,13 @@ impl EpisodeJudge<'_> {
     /// How far an episode is; `episode` are the numbers of its frames, in order.
     ///
     /// # Errors
-    /// When the model cannot be asked.
+    /// When the model cannot be asked, or a frame cannot be decoded.
     pub fn values(&self, frames: &Frames, episode: &[usize]) -> Result<EpisodeValues, RewardModelError> {
+        // Before any question is asked: below, a frame that cannot be decoded would be black.
+        for (at, view) in episode.iter().flat_map(|at| (0..frames.views().len()).map(move |view| (*at, view)))
+        {
+            frames.pixels(at, view).map_err(|error| RewardModelError::Backend(Box::new(error)))?;
+        }
         match &self.readout {
             EpisodeReadout::Trend { window, .. } => self.votes(frames, episode, *window),
             EpisodeReadout::Words { prompt, answer, readout } => {
@@ -273,7 +278,7 @@ fn videos<'f>(
 
 fn rgb_image(frames: &Frames, at: usize, view: usize) -> RgbImage<'_> {
     let image = frames.image(at, view);
-    RgbImage::rgb_of(image.shape(), image.pixels())
+    RgbImage::rgb_of(image.shape(), frames.pixels_or_black(at, view))
 }
 
 /// The percentage of each frame in an answer of lines such as `Frame 3: 40%`; the last that is said of a frame counts.

@@ -12,6 +12,7 @@ mod media;
 mod outcome;
 mod seeds;
 mod series;
+mod sweep;
 mod times;
 mod verdict;
 mod videos;
@@ -26,6 +27,7 @@ use crate::video::TrackError;
 use crate::{LogError, RunDir, Summary, format};
 
 pub use seeds::{Interval, interquartile_mean};
+pub use sweep::{MethodResult, SweepPage, SweepResult, SweptRun};
 
 /// A run to report on.
 #[derive(Debug, Clone)]
@@ -110,6 +112,14 @@ pub enum ReportError {
     /// The curves under a video cannot be read.
     #[error(transparent)]
     Track(#[from] TrackError),
+    /// No finished run has the metric that runs are to be compared by.
+    #[error("no finished run has the metric `{metric}`; they have {}", names(.known))]
+    NoMetric {
+        /// The metric.
+        metric: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
     /// A file of a run cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
     Read {
@@ -118,6 +128,10 @@ pub enum ReportError {
         /// Why.
         source: std::io::Error,
     },
+}
+
+fn names(known: &[String]) -> String {
+    if known.is_empty() { "none".into() } else { known.join(", ") }
 }
 
 /// The page, as HTML; `audits` are of the reward models that the runs used.

@@ -37,7 +37,7 @@ impl VideoFormat {
     pub(super) fn longest_side(self) -> usize {
         match self {
             Self::Apng => 1 << 20,
-            Self::Mp4 => 4096,
+            Self::Mp4 => plaudit_mp4::LONGEST_SIDE,
         }
     }
 }

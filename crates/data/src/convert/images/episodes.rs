@@ -116,9 +116,9 @@ pub(super) fn label(
 ) -> Result<Labelled, ConvertError> {
     let extract = |item: &Item, number: usize| ScannedFile::of(reader, item, number, options);
     let items = &reader.recordings.items;
-    let mut scan = scan(raw, items, options.bad_files, progress, extract)?;
+    let mut scan = scan(raw, items, options.rules.bad_files, progress, extract)?;
     refuse_other_sizes(&mut scan, reader);
-    scan.stop_if_bad(raw, options.bad_files)?;
+    scan.stop_if_bad(raw, options.rules.bad_files)?;
     let mut episodes: Vec<Episode> = scan.found.into_iter().flat_map(|found| found.episodes).collect();
     if reader.recordings.format.split_unit() == SplitUnit::Run {
         episodes = cut(episodes, options.val_split, items);

@@ -6,7 +6,7 @@
 //! frame of its episodes, in order: a validation set whose classes were evened out says little about how often the
 //! model will be right on a robot that mostly fails.
 //!
-//! Two more differences: a file that cannot be used is an error unless [`BadFiles::Skip`], and images are always
+//! Two more differences: a file that cannot be used is an error unless [`Rules::bad_files`] says otherwise, and images are always
 //! written as bytes of height, width and channel (floats from 0 to 1 become bytes).
 
 mod episodes;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use super::error::{ConvertError, ConvertOption};
 use super::leakage::{FingerprintedImage, Leakage};
 use super::leftovers;
-use super::progress::{BadFiles, OnProgress, Stage};
+use super::progress::{OnProgress, Stage};
 use super::python_random::PythonRandom;
 use super::split::{Choice, ChosenFrames, FramePick};
 use super::stored::Files;
@@ -52,8 +52,6 @@ pub struct ImageOptions {
     pub image_key: Option<String>,
     /// Whether images in pickles have their channels first.
     pub channel_order: ChannelOrder,
-    /// What happens with files that cannot be used.
-    pub bad_files: BadFiles,
     /// What is written.
     pub format: ImageFormat,
     /// Bytes of images held at a time. Besides, each frame takes some 500 bytes until the end.
@@ -73,7 +71,6 @@ impl Default for ImageOptions {
             rules: Rules::default(),
             image_key: None,
             channel_order: ChannelOrder::default(),
-            bad_files: BadFiles::default(),
             format: ImageFormat::default(),
             memory_bytes: 64 << 20,
         }

@@ -8,7 +8,7 @@
 //! episodes, options and seed the manifests are equal to RLinf's, byte for byte; so are the frames. What differs: a
 //! pickle that is there already is written again, since episodes of two runs may have the same names; floats from 0
 //! to 1 become bytes instead of black images; and a file that cannot be used (numbers beyond 0 to 255 and images of
-//! another size among them) is an error unless [`BadFiles::Skip`].
+//! another size among them) is an error unless [`Rules::bad_files`] says otherwise.
 
 mod cut;
 mod gather;
@@ -23,7 +23,7 @@ use serde_json::Value;
 use super::error::{ConvertError, ConvertOption};
 use super::leakage::{FingerprintedImage, Leakage};
 use super::leftovers;
-use super::progress::{BadFiles, OnProgress};
+use super::progress::OnProgress;
 use super::python_random::PythonRandom;
 use super::scan::scan;
 use super::split::{self, Split};
@@ -74,8 +74,6 @@ pub struct WindowOptions {
     pub score: WindowScore,
     /// How recordings are read.
     pub rules: Rules,
-    /// What happens with files that cannot be used.
-    pub bad_files: BadFiles,
     /// Arguments of RLinf's script that change nothing, kept for `dataset_info.json`.
     pub recorded: RecordedArguments,
 }
@@ -139,7 +137,6 @@ impl Default for WindowOptions {
             channel_order: ChannelOrder::default(),
             score: WindowScore::default(),
             rules: Rules::default(),
-            bad_files: BadFiles::default(),
             recorded: RecordedArguments::default(),
         }
     }
@@ -257,9 +254,9 @@ fn find(
 ) -> Result<ScannedEpisodes, ConvertError> {
     let items = &recordings.items;
     let extract = |item: &Item, number: usize| cut::cut(item, number, recordings.format, options);
-    let mut scan = scan(raw, items, options.bad_files, progress, extract)?;
+    let mut scan = scan(raw, items, options.rules.bad_files, progress, extract)?;
     cut::refuse_other_sizes(&mut scan, items, options);
-    scan.stop_if_bad(raw, options.bad_files)?;
+    scan.stop_if_bad(raw, options.rules.bad_files)?;
     let all = || scan.found.iter().flatten();
     let longest = all().map(|episode| episode.length).max().unwrap_or(0);
     let short = all().filter(|episode| episode.length < options.window_size).count();

@@ -19,7 +19,7 @@ use crate::convert::error::ConvertError;
 use crate::convert::fingerprint::Fingerprint;
 use crate::convert::progress::{OnProgress, Progress, Stage};
 use crate::convert::python_json;
-use crate::recording::{FileProblem, PixelFormat};
+use crate::recording::{FileProblem, Frame, PixelFormat};
 
 /// Pickles of one split in a staging folder, and the fingerprints of the frames in them.
 pub(super) struct WrittenSplit {
@@ -116,7 +116,9 @@ fn write_item(
     let written = samples.par_iter().map(|sample| {
         let episode = &source.episodes[sample.episode];
         let views = views.get(episode.origin.1).ok_or_else(|| known.changed())?;
-        let mut shown = show(&sample.frames(size), episode, views).ok_or_else(|| known.changed())?;
+        let mut shown = show(&sample.frames(size), episode, views)
+            .map_err(|problem| ConvertError::BadFile { first: problem.in_file(&known.path), others: 0 })?
+            .ok_or_else(|| known.changed())?;
         if let Some((other, window)) = sample.other {
             shown.extend(second_clip(source, other, &window.shown(size))?);
         }
@@ -139,25 +141,34 @@ fn second_clip(
     let recordings = item.read().map_err(bad)?;
     let recording = recordings.get(episode.origin.1).ok_or_else(|| known.changed())?;
     let views = cut::views(recording, item, source.options).map_err(bad)?;
-    show(frames, episode, &views).ok_or_else(|| known.changed())
+    show(frames, episode, &views).map_err(bad)?.ok_or_else(|| known.changed())
 }
 
 /// Frames by view, each with its fingerprint.
 type ShownViews = Vec<Vec<(Array, Fingerprint)>>;
 
 /// Frames of an episode by view; nothing where one is not as it was.
-fn show(shown: &[usize], episode: &Episode, views: &[View]) -> Option<ShownViews> {
+fn show(shown: &[usize], episode: &Episode, views: &[View]) -> Result<Option<ShownViews>, FileProblem> {
     let view = |(frames, formats): (&View, &Vec<Option<PixelFormat>>)| {
-        let image = |at: usize| {
-            let (frame, format) = (frames.get(at)?.as_ref()?, formats.get(at)?.as_ref()?);
-            let fits = frame.stored_bytes().len() == format.stored_bytes();
-            let pixels = fits.then(|| frame.pixels_as(format))?;
-            let fingerprint = Fingerprint::of(&pixels, format.shape());
-            Some((Array::new(DType::U8, &format.shape(), pixels.into_owned()).ok()?, fingerprint))
+        let image = |at: &usize| {
+            let known =
+                frames.get(*at).and_then(Option::as_ref).zip(formats.get(*at).and_then(Option::as_ref));
+            known.map_or(Ok(None), |(frame, format)| fingerprinted(frame, format))
         };
-        shown.iter().map(|at| image(*at)).collect()
+        shown.iter().map(image).collect::<Result<Option<Vec<_>>, _>>()
     };
     views.iter().zip(&episode.views).map(view).collect()
+}
+
+/// A frame's pixels and their fingerprint; nothing where it is not of the size that it was.
+fn fingerprinted(frame: &Frame, format: &PixelFormat) -> Result<Option<(Array, Fingerprint)>, FileProblem> {
+    if frame.in_place().is_some_and(|bytes| bytes.len() != format.stored_bytes()) {
+        return Ok(None);
+    }
+    let pixels = frame.pixels_as(format)?;
+    let fingerprint = Fingerprint::of(&pixels, format.shape());
+    let array = Array::new(DType::U8, &format.shape(), pixels.into_owned()).ok();
+    Ok(array.map(|array| (array, fingerprint)))
 }
 
 /// Writes one pickle; returns the fingerprints of the main view's frames.

@@ -3,17 +3,19 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use plaudit_core::End;
+use plaudit_core::{End, FrameShape};
 use rayon::prelude::*;
 
+use super::OpenVideos;
 use super::info::Info;
 use super::limits::Limits;
-use super::locations::{EpisodeLocation, Tasks};
+use super::locations::{EpisodeLocation, Tasks, VideoLocation};
 use crate::episode::{CameraTrack, Episode, Timestep};
 use crate::lerobot::error::{InFile, LeRobotError, Problem, Result, mismatch};
 use crate::lerobot::feature::Feature;
 use crate::lerobot::png_image;
 use crate::lerobot::table::Table;
+use crate::video::{VideoError, VideoSegment};
 
 /// Names of the same thing in datasets of different origin; the first that is there counts.
 const STATE: [&str; 3] = ["state", "observation.state", "states"];
@@ -26,11 +28,21 @@ const TRUNCATED: [&str; 2] = ["next.truncated", "truncated"];
 /// What plaudit keeps under its own name.
 const FACTS: [&str; 2] = ["intervene_flag", "segment_id"];
 
+/// An episode whose videos are decoded when their frames are asked for.
+#[derive(Debug)]
+pub struct FilmedEpisode {
+    /// The episode, with the cameras whose images are no videos.
+    pub episode: Episode,
+    /// Cameras whose images are videos, by name. They have a frame for each action, and none after the last.
+    pub videos: Vec<(Arc<str>, VideoSegment)>,
+}
+
 /// An episode of an open file.
 pub(super) struct EpisodeReader<'a> {
     pub(super) info: &'a Info,
     pub(super) limits: &'a Limits,
     pub(super) tasks: &'a Tasks,
+    pub(super) videos: &'a OpenVideos,
     pub(super) table: &'a Table,
     pub(super) location: &'a EpisodeLocation,
 }
@@ -38,13 +50,25 @@ pub(super) struct EpisodeReader<'a> {
 impl EpisodeReader<'_> {
     /// Reads it all. The layout has no observation after the last action: that one is the last there is, again.
     pub(super) fn read(&self) -> Result<Episode> {
-        self.check_size()?;
+        self.check_size(Feature::is_video)?;
+        let FilmedEpisode { mut episode, videos } = self.read_filmed()?;
+        for ((name, video), location) in videos.into_iter().zip(&self.location.videos) {
+            let track = decoded(name.clone(), &video).in_column(&location.file, &name)?;
+            episode.cameras.push(track);
+        }
+        episode.cameras.sort_by_key(|track| &*track.name != "image");
+        Ok(episode)
+    }
+
+    /// The same, with videos as they are.
+    pub(super) fn read_filmed(&self) -> Result<FilmedEpisode> {
+        self.check_size(|_| false)?;
         self.check_rows()?;
         let actions = self.vectors(&ACTION)?.ok_or_else(|| self.missing("actions"))?;
         let mut states = self.vectors(&STATE)?.unwrap_or_else(|| vec![Vec::new(); actions.len()]);
         states.extend(states.last().cloned());
         let (timesteps, success) = self.timesteps()?;
-        Ok(Episode {
+        let episode = Episode {
             row: 0,
             number: self.location.episode,
             batch_step: self.location.first_row + self.location.frames,
@@ -54,7 +78,8 @@ impl EpisodeReader<'_> {
             states,
             actions,
             timesteps,
-        })
+        };
+        Ok(FilmedEpisode { episode, videos: self.videos()? })
     }
 
     fn rows(&self) -> Range<u64> {
@@ -130,10 +155,10 @@ impl EpisodeReader<'_> {
         found.map(Some).ok_or_else(unknown).in_column(self.table.path(), "task_index")
     }
 
-    /// All images, the main view first.
+    /// Images in the data file, the main view first.
     fn cameras(&self) -> Result<Vec<CameraTrack>> {
-        let features = self.info.features.iter().filter(|feature| feature.is_image());
-        let mut tracks = features.map(|feature| self.camera(feature)).collect::<Result<Vec<_>>>()?;
+        let images = self.info.features.iter().filter(|feature| feature.is_image());
+        let mut tracks = images.map(|feature| self.camera(feature)).collect::<Result<Vec<_>>>()?;
         tracks.sort_by_key(|track| &*track.name != "image");
         Ok(tracks)
     }
@@ -157,15 +182,56 @@ impl EpisodeReader<'_> {
         Ok(CameraTrack { name: feature.name.as_str().into(), shape, pixels: pixels.into() })
     }
 
-    /// What it will take in memory, by what the dataset declares.
-    fn check_size(&self) -> Result<()> {
+    fn videos(&self) -> Result<Vec<(Arc<str>, VideoSegment)>> {
+        let features = self.info.features.iter().filter(|feature| feature.is_video());
+        let video = |(feature, location): (&Feature, &VideoLocation)| {
+            let found = self.video(feature, location).in_column(&location.file, &feature.name)?;
+            Ok((feature.name.as_str().into(), found))
+        };
+        features.zip(&self.location.videos).map(video).collect()
+    }
+
+    /// The frames of a camera that are in a video: as many as the episode has, from the time on that its table says.
+    fn video(&self, feature: &Feature, location: &VideoLocation) -> Result<VideoSegment, Problem> {
+        let shape = feature.frame_shape().filter(|shape| shape.bytes() > 0);
+        let shape =
+            shape.ok_or_else(|| mismatch("height, width and channels", format!("{:?}", feature.shape)))?;
+        let opened = match self.videos.get(&location.file) {
+            Err(VideoError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+                let hint = "the metadata names it; was the dataset copied whole?";
+                return Err(Problem::Missing { what: "the video", hint });
+            }
+            opened => opened?,
+        };
+        let video = opened.video();
+        video.decoder()?;
+        if video.shape() != shape {
+            let sides = |shape: FrameShape| format!("{}x{}x{}", shape.height, shape.width, shape.channels);
+            return Err(mismatch(format!("frames of {}", sides(shape)), sides(video.shape())));
+        }
+        let (episode, frames) = (self.location.episode, self.location.frames as usize);
+        let first = video.nearest(location.from_secs).ok_or_else(|| {
+            let expected = format!("episode {episode} from second {:.3} on", location.from_secs);
+            mismatch(expected, format!("a video of {} frames, none of them then", video.len()))
+        })?;
+        if first.saturating_add(frames) > video.len() {
+            let expected = format!("{frames} frames of episode {episode} from frame {first} on");
+            return Err(mismatch(expected, format!("a video of {}", video.len())));
+        }
+        video.check_bytes(first..first + frames)?;
+        Ok(VideoSegment { frames: opened, first, len: frames })
+    }
+
+    /// What it will take in memory, by what the dataset declares, with the videos that are decoded.
+    fn check_size(&self, is_decoded: impl Fn(&Feature) -> bool) -> Result<()> {
         if self.location.frames == 0 {
             return Err(mismatch("frames in the episode", "none")).in_file(self.table.path());
         }
         let (mut bytes, limit) = (64u64, self.limits.episode_bytes);
-        for feature in &self.info.features {
+        let is_read = |feature: &&Feature| !feature.is_video() || is_decoded(feature);
+        for feature in self.info.features.iter().filter(is_read) {
             let width = feature.width().ok_or_else(|| self.too_wide(feature))? as u64;
-            let each = if feature.is_image() { width } else { width.saturating_mul(4) };
+            let each = if feature.is_image() || feature.is_video() { width } else { width.saturating_mul(4) };
             bytes = bytes.saturating_add(each);
         }
         let got = bytes.saturating_mul(self.location.frames.saturating_add(1));
@@ -203,6 +269,15 @@ impl EpisodeReader<'_> {
         let hint = "`actions` or `action` should be among the features";
         LeRobotError::in_column(self.table.path(), what, Problem::Missing { what: "the column", hint })
     }
+}
+
+/// Every frame of a video, and the last once more: the layout has no observation after the last action.
+fn decoded(name: Arc<str>, video: &VideoSegment) -> Result<CameraTrack, Problem> {
+    let (shape, frames) = (video.frames.shape(), video.len);
+    let mut pixels = vec![0; shape.bytes() * (frames + 1)];
+    video.frames.video().decode(video.first..video.first + frames, &mut pixels)?;
+    pixels.copy_within((frames - 1) * shape.bytes()..frames * shape.bytes(), frames * shape.bytes());
+    Ok(CameraTrack { name, shape, pixels: pixels.into() })
 }
 
 /// How an entry ended. Datasets that do not say: the last by success, or else by the clock.

@@ -11,15 +11,26 @@ use super::json::read_lines;
 use super::limits::Limits;
 use super::template;
 use crate::lerobot::error::{InFile, LeRobotError, Problem, Result, mismatch};
+use crate::lerobot::feature::Feature;
 use crate::lerobot::table::Table;
 
 /// Rows of a data file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct EpisodeLocation {
     pub(super) episode: u64,
     pub(super) file: Arc<Path>,
     pub(super) first_row: u64,
     pub(super) frames: u64,
+    /// Where its frames of each video feature are, in the order of the features.
+    pub(super) videos: Vec<VideoLocation>,
+}
+
+/// Frames of a video file.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct VideoLocation {
+    pub(super) file: Arc<Path>,
+    /// When the first of them is shown.
+    pub(super) from_secs: f64,
 }
 
 /// Texts by number.
@@ -52,6 +63,7 @@ pub(super) fn tasks(root: &Path, info: &Info, limits: &Limits) -> Result<Tasks> 
 
 fn find_v2(root: &Path, info: &Info, limits: &Limits) -> Result<Vec<EpisodeLocation>> {
     let path = root.join("meta/episodes.jsonl");
+    let patterns = video_patterns(root, info)?;
     let mut all = Vec::new();
     for line in read_lines(&path, limits.json_bytes, limits.episodes)? {
         let number = |key: &str| line.get(key).and_then(Value::as_u64);
@@ -61,7 +73,12 @@ fn find_v2(root: &Path, info: &Info, limits: &Limits) -> Result<Vec<EpisodeLocat
         };
         let values = [("episode_chunk", episode / info.chunks_size), ("episode_index", episode)];
         let file = template::fill(root, &info.data_path, &values, "data_path")?;
-        all.push(EpisodeLocation { episode, file: file.into(), first_row: 0, frames });
+        let video = |(_, pattern): &(&str, String)| -> Result<VideoLocation> {
+            let file = template::fill(root, pattern, &values, "video_path")?;
+            Ok(VideoLocation { file: file.into(), from_secs: 0.0 })
+        };
+        let videos = patterns.iter().map(video).collect::<Result<_>>()?;
+        all.push(EpisodeLocation { episode, file: file.into(), first_row: 0, frames, videos });
     }
     all.sort_by_key(|location| location.episode);
     Ok(all)
@@ -70,6 +87,7 @@ fn find_v2(root: &Path, info: &Info, limits: &Limits) -> Result<Vec<EpisodeLocat
 fn find_v3(root: &Path, info: &Info, limits: &Limits) -> Result<Vec<EpisodeLocation>> {
     let mut all = Vec::new();
     let mut files: HashMap<(i64, i64), Arc<Path>> = HashMap::new();
+    let patterns = video_patterns(root, info)?;
     for path in episode_tables(&root.join("meta/episodes"))? {
         let table = Table::open(&path)?;
         check_count(&path, table.rows().saturating_add(all.len() as u64), limits)?;
@@ -77,6 +95,10 @@ fn find_v3(root: &Path, info: &Info, limits: &Limits) -> Result<Vec<EpisodeLocat
         let (episodes, lengths) = (column("episode_index")?, column("length")?);
         let (chunks, numbers) = (column("data/chunk_index")?, column("data/file_index")?);
         let firsts = column("dataset_from_index")?;
+        let mut videos = Vec::new();
+        for (feature, pattern) in &patterns {
+            videos.push(videos_v3(root, &table, feature, pattern)?.into_iter());
+        }
         for row in 0..episodes.len() {
             let key = (chunks[row], numbers[row]);
             let values = [("chunk_index", size(&path, key.0)?), ("file_index", size(&path, key.1)?)];
@@ -86,7 +108,14 @@ fn find_v3(root: &Path, info: &Info, limits: &Limits) -> Result<Vec<EpisodeLocat
             };
             files.insert(key, file.clone());
             let (episode, first_row) = (size(&path, episodes[row])?, size(&path, firsts[row])?);
-            all.push(EpisodeLocation { episode, file, first_row, frames: size(&path, lengths[row])? });
+            let videos = videos.iter_mut().filter_map(Iterator::next).collect();
+            all.push(EpisodeLocation {
+                episode,
+                file,
+                first_row,
+                frames: size(&path, lengths[row])?,
+                videos,
+            });
         }
     }
     all.sort_by_key(|location| location.episode);
@@ -94,18 +123,33 @@ fn find_v3(root: &Path, info: &Info, limits: &Limits) -> Result<Vec<EpisodeLocat
     Ok(all)
 }
 
-/// Chunk and number of each file that a video of a v3 dataset is in.
-pub(super) fn video_files(root: &Path, video: &str, limits: &Limits) -> Result<Vec<(u64, u64)>> {
-    let mut all = Vec::new();
-    for path in episode_tables(&root.join("meta/episodes"))? {
-        let table = Table::open(&path)?;
-        check_count(&path, table.rows(), limits)?;
-        let column = |name: &str| table.integers(&format!("videos/{video}/{name}"), 0..table.rows());
-        for (chunk, file) in column("chunk_index")?.into_iter().zip(column("file_index")?) {
-            all.push((size(&path, chunk)?, size(&path, file)?));
-        }
-    }
-    Ok(all)
+/// The file names of each video feature, with braces for numbers alone.
+fn video_patterns<'a>(root: &Path, info: &'a Info) -> Result<Vec<(&'a str, String)>> {
+    let features = info.features.iter().filter(|feature| feature.is_video());
+    let pattern = |feature: &'a Feature| {
+        let pattern = info.video_path.as_ref().ok_or_else(|| {
+            let hint = "a dataset with videos says where they are";
+            let problem = Problem::Missing { what: "the text `video_path`", hint };
+            LeRobotError::new(root.join("meta/info.json"), problem)
+        })?;
+        Ok((feature.name.as_str(), pattern.replace("{video_key}", &feature.name)))
+    };
+    features.map(pattern).collect()
+}
+
+/// Where a video's frames of each episode of a table are.
+fn videos_v3(root: &Path, table: &Table, feature: &str, pattern: &str) -> Result<Vec<VideoLocation>> {
+    let (path, rows) = (table.path(), 0..table.rows());
+    let column = |name: &str| format!("videos/{feature}/{name}");
+    let chunks = table.integers(&column("chunk_index"), rows.clone())?;
+    let numbers = table.integers(&column("file_index"), rows.clone())?;
+    let starts = table.floats(&column("from_timestamp"), rows, 1)?;
+    let location = |((chunk, number), start): ((i64, i64), f32)| {
+        let values = [("chunk_index", size(path, chunk)?), ("file_index", size(path, number)?)];
+        let file = template::fill(root, pattern, &values, "video_path")?;
+        Ok(VideoLocation { file: file.into(), from_secs: f64::from(start) })
+    };
+    chunks.into_iter().zip(numbers).zip(starts).map(location).collect()
 }
 
 /// Frames are counted over the dataset; rows are counted in a file.

@@ -8,20 +8,25 @@ mod locations;
 mod metadata;
 mod template;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub use self::info::{Info, Version};
 pub use self::limits::Limits;
 pub use self::metadata::DatasetMetadata;
 
+pub use self::episode::FilmedEpisode;
+
 use self::episode::EpisodeReader;
 use self::locations::{EpisodeLocation, Tasks};
 use super::error::{InFile, LeRobotError, Problem, Result};
+use super::feature::Feature;
 use super::table::Table;
 use crate::episode::Episode;
+use crate::video::{FrameCache, Video, VideoDecoder, VideoError, VideoFrames};
 
-/// A LeRobot dataset on disk: v3 or v2, images inside the parquet files.
+/// A LeRobot dataset on disk: v3 or v2, images inside the parquet files or in videos.
 ///
 /// Opening reads what is under `meta/`; frames are read when an episode is asked for. Cameras keep the names of
 /// their features, `image` first. The layout has no observation after the last action, so an episode's last
@@ -34,13 +39,32 @@ pub struct Dataset {
     info: Info,
     tasks: Tasks,
     locations: Vec<EpisodeLocation>,
+    videos: OpenVideos,
+}
+
+/// Videos that were opened: a v3 dataset has many episodes in each.
+#[derive(Debug)]
+struct OpenVideos {
+    cache: Arc<FrameCache>,
+    open: Mutex<HashMap<Arc<Path>, Arc<VideoFrames>>>,
+}
+
+impl OpenVideos {
+    fn get(&self, path: &Arc<Path>) -> Result<Arc<VideoFrames>, VideoError> {
+        let open = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = open().get(path) {
+            return Ok(found.clone());
+        }
+        let opened = Arc::new(VideoFrames::open(path, self.cache.clone())?);
+        Ok(open().entry(path.clone()).or_insert(opened).clone())
+    }
 }
 
 impl Dataset {
     /// Opens the dataset in a folder.
     ///
     /// # Errors
-    /// When something under `meta/` is missing or damaged, the version is not read, or images are in video files.
+    /// When something under `meta/` is missing or damaged, or the version is not read.
     pub fn open(root: impl AsRef<Path>) -> Result<Self> {
         Self::open_within(root, Limits::default())
     }
@@ -51,15 +75,17 @@ impl Dataset {
     /// See [`open`](Self::open).
     pub fn open_within(root: impl AsRef<Path>, limits: Limits) -> Result<Self> {
         let root = root.as_ref().to_owned();
-        let info_path = root.join("meta/info.json");
-        let info = Info::read(&info_path, &limits)?;
-        if let Some(video) = info.features.iter().find(|feature| feature.is_video()) {
-            let codec = video.codec.clone().unwrap_or_else(|| "a codec the dataset does not name".into());
-            return Err(Problem::Video { codec }).in_column(&info_path, &video.name);
-        }
+        let info = Info::read(&root.join("meta/info.json"), &limits)?;
         let tasks = locations::tasks(&root, &info, &limits)?;
         let locations = locations::find(&root, &info, &limits)?;
-        Ok(Self { root, limits, info, tasks, locations })
+        let videos = OpenVideos { cache: FrameCache::shared(), open: Mutex::default() };
+        Ok(Self { root, limits, info, tasks, locations, videos })
+    }
+
+    /// The same with a cache of its own for the frames of its videos.
+    #[must_use]
+    pub fn with_frame_cache(self, cache: Arc<FrameCache>) -> Self {
+        Self { videos: OpenVideos { cache, open: Mutex::default() }, ..self }
     }
 
     /// Its folder.
@@ -93,15 +119,43 @@ impl Dataset {
     /// When there is no such episode, or its file or one of its columns is missing, damaged, or not what the dataset
     /// declares.
     pub fn read(&self, episode: usize) -> Result<Episode> {
-        let location = self.locations.get(episode).ok_or_else(|| {
+        let location = self.location(episode)?;
+        self.read_from(&Table::open(&location.file)?, location)
+    }
+
+    /// Reads one episode, counted from 0, but for the frames of its videos: those are decoded when they are asked for.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); damage inside a video's frames is found when one is asked for.
+    pub fn read_filmed(&self, episode: usize) -> Result<FilmedEpisode> {
+        let location = self.location(episode)?;
+        self.reader(&Table::open(&location.file)?, location).read_filmed()
+    }
+
+    fn location(&self, episode: usize) -> Result<&EpisodeLocation> {
+        self.locations.get(episode).ok_or_else(|| {
             let (got, limit) = (episode as u64, self.locations.len() as u64);
             let hint = "episodes count from 0";
             LeRobotError::new(
                 &self.root,
                 Problem::Limit { what: "as number of an episode", got, limit, hint },
             )
-        })?;
-        self.read_from(&Table::open(&location.file)?, location)
+        })
+    }
+
+    /// How each video feature is decoded, by its first file: the container's word for the codec, and the decoder.
+    ///
+    /// # Errors
+    /// When a file is missing or damaged, or nothing decodes it.
+    pub fn video_decoders(&self) -> Result<Vec<(String, String, VideoDecoder)>> {
+        let features = self.info.features.iter().filter(|feature| feature.is_video());
+        let first = |(at, feature): (usize, &Feature)| {
+            let location = self.locations.first()?.videos.get(at)?;
+            let opened = Video::open(&location.file).and_then(|video| Ok((video.codec(), video.decoder()?)));
+            let named = opened.map(|(codec, decoder)| (feature.name.clone(), codec, decoder));
+            Some(named.in_column(&location.file, &feature.name))
+        };
+        features.enumerate().filter_map(first).collect()
     }
 
     /// All episodes in order, each read when it is asked for.
@@ -110,7 +164,12 @@ impl Dataset {
     }
 
     fn read_from(&self, table: &Table, location: &EpisodeLocation) -> Result<Episode> {
-        EpisodeReader { info: &self.info, limits: &self.limits, tasks: &self.tasks, table, location }.read()
+        self.reader(table, location).read()
+    }
+
+    fn reader<'a>(&'a self, table: &'a Table, location: &'a EpisodeLocation) -> EpisodeReader<'a> {
+        let (info, limits, tasks, videos) = (&self.info, &self.limits, &self.tasks, &self.videos);
+        EpisodeReader { info, limits, tasks, videos, table, location }
     }
 }
 

@@ -12,8 +12,8 @@ use plaudit_pyfiles::atomic_file::AtomicFile;
 
 use super::Settings;
 use super::frames::{EpisodeIndices, Frames, frames};
+use super::source::SourceEpisode;
 use super::stats::Stats;
-use crate::episode::Episode;
 use crate::lerobot::error::{InFile, LeRobotError, Problem, Result};
 use crate::lerobot::feature::Feature;
 use crate::lerobot::table::{self, Table};
@@ -32,22 +32,28 @@ pub(super) struct Record {
     pub(super) stats: Vec<Stats>,
 }
 
-/// Writes an episode into `folder` and waits until it is on disk.
+/// Writes an episode into `folder` and waits until it is on disk: its videos first, so that its own file stands for all.
 pub(super) fn write(
     folder: &Path,
-    episode: &Episode,
-    task: &str,
-    indices: EpisodeIndices,
+    source: &SourceEpisode<'_>,
+    features: &[Feature],
+    (task, indices): (&str, EpisodeIndices),
     settings: &Settings,
 ) -> Result<()> {
     let path = folder.join(format!("episode_{:06}.parquet", indices.episode));
-    let Frames { features, columns, stats } = frames(episode, indices, settings.fps).in_file(&path)?;
+    let film = |feature: usize| film_of(&path, feature);
+    let Frames { columns, stats } = frames(source, features, indices, settings.fps, film).in_file(&path)?;
     let Settings { robot_type, fps, .. } = settings.clone();
-    let frames = episode.len() as u64;
-    let record = Record { robot_type, fps, task: task.to_owned(), frames, features, stats };
+    let (frames, features) = (source.episode.len(), features.to_vec());
+    let record = Record { robot_type, fps, task: task.to_owned(), frames: frames as u64, features, stats };
     let text = (KEY, serde_json::to_string(&record).in_file(&path)?);
     let file = AtomicFile::create(&path).in_file(&path)?;
-    table::write(file, episode.len(), &columns, &[text]).in_file(&path)?.commit().in_file(&path)
+    table::write(file, frames, &columns, &[text]).in_file(&path)?.commit().in_file(&path)
+}
+
+/// Where the video of a feature, by its number, lies beside the file of its episode.
+pub(super) fn film_of(episode: &Path, feature: usize) -> PathBuf {
+    episode.with_extension(format!("feature_{feature}.mp4"))
 }
 
 /// What is known of the episode at `path`.

@@ -22,7 +22,17 @@ pub(super) struct EpisodeRow {
     pub(super) frames: u64,
     /// Chunk and file of its frames.
     pub(super) data: (u64, u64),
+    /// Where its frames of each video feature are, in the order of the features.
+    pub(super) videos: Vec<VideoRange>,
     pub(super) stats: Vec<Stats>,
+}
+
+/// Frames of a video file.
+pub(super) struct VideoRange {
+    /// Chunk and file.
+    pub(super) file: (u64, u64),
+    /// From when to when they are shown, in seconds.
+    pub(super) secs: (f64, f64),
 }
 
 /// What a dataset is, and how much there is in it.
@@ -55,6 +65,9 @@ pub(super) fn write_episodes(
         whole("dataset_from_index", &|row| row.first),
         whole("dataset_to_index", &|row| row.first + row.frames),
     ];
+    for (at, feature) in features.iter().filter(|feature| feature.is_video()).enumerate() {
+        columns.extend(video_columns(rows, &feature.name, at));
+    }
     for (at, feature) in features.iter().enumerate() {
         let stats: Vec<&Stats> = rows.iter().filter_map(|row| row.stats.get(at)).collect();
         columns.extend(Stats::to_columns(&feature.name, &stats));
@@ -62,6 +75,18 @@ pub(super) fn write_episodes(
     columns.push(whole("meta/episodes/chunk_index", &|_| chunk));
     columns.push(whole("meta/episodes/file_index", &|_| file));
     write_table(path, rows.len(), &columns, &[])
+}
+
+/// Where each episode's frames of the video feature number `at` are.
+fn video_columns(rows: &[EpisodeRow], feature: &str, at: usize) -> Vec<Column> {
+    let videos = || rows.iter().filter_map(|row| row.videos.get(at));
+    let column = |name: &str, values| Column::flat(format!("videos/{feature}/{name}"), values);
+    vec![
+        column("chunk_index", Values::I64(videos().map(|video| video.file.0 as i64).collect())),
+        column("file_index", Values::I64(videos().map(|video| video.file.1 as i64).collect())),
+        column("from_timestamp", Values::F64(videos().map(|video| video.secs.0).collect())),
+        column("to_timestamp", Values::F64(videos().map(|video| video.secs.1).collect())),
+    ]
 }
 
 /// The tasks, as pandas keeps a table whose index is a text.
@@ -97,11 +122,14 @@ pub(super) fn write_stats(path: &Path, features: &[Feature], stats: &[Stats]) ->
 
 /// What the dataset is.
 pub(super) fn write_info(path: &Path, info: &Info<'_>) -> Result<()> {
-    let features: Map<String, Value> =
-        info.features.iter().map(|feature| (feature.name.clone(), feature.to_json())).collect();
     // lerobot counts frames per second in whole numbers; a fraction is kept as it is.
     let whole = info.fps.fract() == 0.0 && info.fps.abs() < 1e9;
     let fps = if whole { json!(info.fps as i64) } else { json!(info.fps) };
+    let features: Map<String, Value> =
+        info.features.iter().map(|feature| (feature.name.clone(), feature.to_json(&fps))).collect();
+    let has_videos = info.features.iter().any(Feature::is_video);
+    let video_path =
+        has_videos.then_some("videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4");
     let written = json!({
         "codebase_version": "v3.0",
         "robot_type": info.robot_type,
@@ -114,7 +142,7 @@ pub(super) fn write_info(path: &Path, info: &Info<'_>) -> Result<()> {
         "fps": fps,
         "splits": { "train": format!("0:{}", info.episodes) },
         "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
-        "video_path": null,
+        "video_path": video_path,
         "features": features,
     });
     write_json(path, &written)

@@ -1,10 +1,12 @@
 //! Writing datasets, an episode at a time.
 
+mod film;
 mod folder;
 mod frames;
 mod journal;
 mod meta;
 mod shard;
+mod source;
 mod stats;
 
 use std::fs;
@@ -15,6 +17,8 @@ use self::frames::EpisodeIndices;
 use super::error::{InFile, LeRobotError, Problem, Result};
 use super::feature::{Feature, describe};
 use crate::episode::Episode;
+
+pub use self::source::{ImageAt, KnownSuccess, SourceCamera, SourceEpisode};
 
 /// What RLinf writes for episodes that name no task.
 const NO_TASK: &str = "unknown task";
@@ -32,6 +36,31 @@ pub struct Settings {
     pub finalize_frames: u64,
     /// What to do where there are episodes already.
     pub existing: Existing,
+    /// Where images go.
+    pub images: ImageStorage,
+    /// What columns are called, and which there are.
+    pub columns: ColumnNames,
+}
+
+/// Where images go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ImageStorage {
+    /// PNG files inside the parquet files: every pixel exact, as RLinf has them.
+    #[default]
+    Png,
+    /// H.264 in MP4 files, several episodes a file: small, and slightly blurred.
+    H264,
+}
+
+/// What columns are called, and which there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ColumnNames {
+    /// As RLinf's collector has them: `state`, `actions`, `done`, `is_success`, `image` and so on.
+    #[default]
+    Rlinf,
+    /// As lerobot's own datasets have them, as far as the episode has what they name: `observation.state`, `action`,
+    /// `next.reward`, `next.success`, `observation.images.base_camera` and so on.
+    LeRobot,
 }
 
 /// What to do where there are episodes already.
@@ -59,6 +88,8 @@ impl Default for Settings {
             finalize_interval: 100,
             finalize_frames: 2000,
             existing: Existing::Refuse,
+            images: ImageStorage::Png,
+            columns: ColumnNames::Rlinf,
         }
     }
 }
@@ -85,7 +116,7 @@ pub struct ExistingShards {
     pub recovered: Vec<Shard>,
 }
 
-/// Writes LeRobot datasets, v3 in the image layout, under `save_dir/rank_R/id_N`.
+/// Writes LeRobot datasets, v3 with images inside the parquet files or in videos, under `save_dir/rank_R/id_N`.
 ///
 /// Each episode is on disk when [`append`](Self::append) returns. Until its shard is complete it lies in a hidden
 /// folder beside the shards; a dataset under its own name is always whole. A process that is killed loses the
@@ -172,15 +203,24 @@ impl Writer {
     /// When the episode's parts do not fit together or it has other columns than those before it; then nothing is
     /// written, and others may follow. When the disk refuses.
     pub fn append(&mut self, episode: &Episode) -> Result<Option<Shard>> {
-        if episode.is_empty() {
+        self.append_from(&SourceEpisode::from(episode))
+    }
+
+    /// The same for an episode whose images are not in memory together.
+    ///
+    /// # Errors
+    /// As [`append`](Self::append), and when an image cannot be had.
+    pub fn append_from(&mut self, source: &SourceEpisode<'_>) -> Result<Option<Shard>> {
+        if source.episode.is_empty() {
             return Ok(None);
         }
         if self.to_skip > 0 {
             self.to_skip -= 1;
             return Ok(None);
         }
-        frames::check(episode).in_file(self.folder.path())?;
-        let features = frames::features(episode);
+        frames::check(source, self.settings.images).in_file(self.folder.path())?;
+        let features = frames::features(source, &self.settings);
+        frames::check_names(&features).in_file(self.folder.path())?;
         let open = match &mut self.open {
             Some(open) => open,
             None => {
@@ -189,7 +229,7 @@ impl Writer {
                 self.open.insert(open)
             }
         };
-        open.write(episode, &features, &self.settings)?;
+        open.write(source, &features, &self.settings)?;
         self.complete_if_full()
     }
 
@@ -267,7 +307,8 @@ impl OpenShard {
         Ok(Some(open))
     }
 
-    fn write(&mut self, episode: &Episode, features: &[Feature], settings: &Settings) -> Result<()> {
+    fn write(&mut self, source: &SourceEpisode<'_>, features: &[Feature], settings: &Settings) -> Result<()> {
+        let episode = source.episode;
         if features != self.features {
             let (expected, found) = (describe(&self.features), describe(features));
             return Err(LeRobotError::new(&self.folder, Problem::OtherFeatures { expected, found }));
@@ -276,7 +317,7 @@ impl OpenShard {
         let known = self.tasks.iter().position(|known| known == task);
         let number = known.unwrap_or(self.tasks.len()) as u64;
         let indices = EpisodeIndices { episode: self.episodes, first_frame: self.frames, task: number };
-        journal::write(&self.folder, episode, task, indices, settings)?;
+        journal::write(&self.folder, source, features, (task, indices), settings)?;
         if known.is_none() {
             self.tasks.push(task.to_owned());
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use plaudit_pyfiles::atomic_file::sync_folder_of;
 
 use super::Shard;
+use super::film::Reel;
 use super::folder::ShardPaths;
 use super::journal::{self, Record};
 use super::meta::{self, EpisodeRow};
@@ -55,6 +56,8 @@ struct Assembly {
     root: PathBuf,
     data: Option<(PathBuf, Splice)>,
     data_files: u64,
+    /// The files of each video feature, by the feature's number.
+    reels: Vec<(usize, Reel)>,
     frames: u64,
     robot_type: String,
     fps: f64,
@@ -70,6 +73,7 @@ impl Assembly {
             root,
             data: None,
             data_files: 0,
+            reels: Vec::new(),
             frames: 0,
             robot_type: String::new(),
             fps: 0.0,
@@ -92,6 +96,7 @@ impl Assembly {
             meta::write_episodes(&path, &rows, &self.features, chunk_and_file(number as u64))?;
         }
         self.close_data()?;
+        self.reels.iter_mut().try_for_each(|(_, reel)| reel.close())?;
         let meta = self.root.join("meta");
         meta::write_tasks(&meta.join("tasks.parquet"), &self.tasks)?;
         meta::write_stats(&meta.join("stats.json"), &self.features, &self.stats)?;
@@ -114,6 +119,10 @@ impl Assembly {
         if self.stats.is_empty() {
             (self.robot_type, self.fps) = (robot_type, fps);
             (self.features, self.stats) = (features, stats.clone());
+            let videos = self.features.iter().enumerate().filter(|(_, feature)| feature.is_video());
+            let reel =
+                |(at, feature): (usize, &Feature)| (at, Reel::new(&self.root, &feature.name, self.fps));
+            self.reels = videos.map(reel).collect();
         } else {
             self.stats.iter_mut().zip(&stats).for_each(|(all, stats)| all.merge(stats));
         }
@@ -122,9 +131,12 @@ impl Assembly {
             self.tasks.push(task.clone());
         }
         self.data_with_room(file)?.append(file)?;
+        let video =
+            |(at, reel): &mut (usize, Reel)| reel.append(&journal::film_of(file, *at), chunk_and_file);
+        let videos = self.reels.iter_mut().map(video).collect::<Result<_>>()?;
         let (first, data) = (self.frames, chunk_and_file(self.data_files - 1));
         self.frames += frames;
-        Ok(EpisodeRow { episode, task, first, frames, data, stats })
+        Ok(EpisodeRow { episode, task, first, frames, data, videos, stats })
     }
 
     /// The data file to write to: a new one if there is none, or if the last is full.

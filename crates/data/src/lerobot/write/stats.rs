@@ -7,7 +7,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::episode::CameraTrack;
 use crate::lerobot::table::{Column, Values};
 
 const QUANTILES: [(f64, &str); 5] =
@@ -57,23 +56,37 @@ pub(super) fn of_numbers(values: &Values, width: usize) -> Stats {
     stats
 }
 
-/// Statistics of the first `frames` images, by colour, in 0..1. Gray counts as three equal colours and transparency
-/// not at all, as lerobot has it.
-pub(super) fn of_images(track: &CameraTrack, frames: usize) -> Stats {
-    let channels = track.shape.channels;
-    let mut counts = vec![[0u64; 256]; channels];
-    for pixel in track.pixels[..frames * track.shape.bytes()].chunks_exact(channels) {
-        for (counts, &byte) in counts.iter_mut().zip(pixel) {
-            counts[usize::from(byte)] += 1;
+/// How often each byte occurs in each colour of a camera's images.
+pub(super) struct ImageCounts {
+    counts: Vec<[u64; 256]>,
+    frames: u64,
+}
+
+impl ImageCounts {
+    pub(super) fn new(channels: usize) -> Self {
+        Self { counts: vec![[0; 256]; channels], frames: 0 }
+    }
+
+    /// Counts one more image, HWC.
+    pub(super) fn add(&mut self, pixels: &[u8]) {
+        for pixel in pixels.chunks_exact(self.counts.len()) {
+            for (counts, &byte) in self.counts.iter_mut().zip(pixel) {
+                counts[usize::from(byte)] += 1;
+            }
         }
+        self.frames += 1;
     }
-    let mut stats = Stats::empty(Kind::Image, frames as u64);
-    for color in 0..3 {
-        let counts = &counts[if channels < 3 { 0 } else { color }];
-        let present = counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        stats.push(&present.map(|(byte, &count)| (byte as f64 / 255.0, count)).collect::<Vec<_>>());
+
+    /// Statistics by colour, in 0..1. Gray counts as three equal colours and transparency not at all, as lerobot has it.
+    pub(super) fn stats(&self) -> Stats {
+        let mut stats = Stats::empty(Kind::Image, self.frames);
+        for color in 0..3 {
+            let counts = &self.counts[if self.counts.len() < 3 { 0 } else { color }];
+            let present = counts.iter().enumerate().filter(|(_, count)| **count > 0);
+            stats.push(&present.map(|(byte, &count)| (byte as f64 / 255.0, count)).collect::<Vec<_>>());
+        }
+        stats
     }
-    stats
 }
 
 impl Stats {
@@ -189,7 +202,6 @@ fn quantile(weighted: &[(f64, u64)], total: u64, part: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plaudit_core::FrameShape;
 
     fn near(got: &[f64], want: &[f64]) {
         assert_eq!(got.len(), want.len());
@@ -230,9 +242,9 @@ mod tests {
 
     #[test]
     fn images_by_colour_in_parts_of_one() {
-        let pixels = vec![0, 255, 51, 255, 255, 51, 9, 9, 9, 9, 9, 9];
-        let track = CameraTrack { name: "main".into(), shape: FrameShape::rgb(1, 2), pixels: pixels.into() };
-        let stats = of_images(&track, 1);
+        let mut counts = ImageCounts::new(3);
+        counts.add(&[0, 255, 51, 255, 255, 51]);
+        let stats = counts.stats();
         near(&stats.mean, &[0.5, 1.0, 0.2]);
         near(&stats.std, &[0.5, 0.0, 0.0]);
         assert_eq!((stats.count, stats.max[0]), (1, 1.0));

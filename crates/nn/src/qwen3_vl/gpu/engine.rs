@@ -51,6 +51,8 @@ pub(super) struct ActivationBuffers {
     pub(super) last: Buffer<u16>,
     pub(super) last_queries: Buffer<u16>,
     pub(super) logits: Buffer<f32>,
+    /// What parts of the kept keys give, before they are joined.
+    pub(super) split_attention: Buffer<f32>,
     /// Weights of eight bits as bf16, one layer's at a time.
     pub(super) unpacked: Buffer<u16>,
 }

@@ -168,6 +168,14 @@ extern "C" __global__ void take_rows(
     for (int i = threadIdx.x; i < width / 8; i += blockDim.x) out[i] = in[i];
 }
 
+// Row `rows[i]` of `y` becomes row `i` of `x`. Strides in numbers. A block per row.
+extern "C" __global__ void put_rows(
+    const bf16* x, int x_stride, const int* rows, bf16* y, int y_stride, int width) {
+    const Eight* in = (const Eight*)(x + (u64)blockIdx.x * x_stride);
+    Eight* out = (Eight*)(y + (u64)rows[blockIdx.x] * y_stride);
+    for (int i = threadIdx.x; i < width / 8; i += blockDim.x) out[i] = in[i];
+}
+
 // Every row of `x` becomes the place it has among `period`. A block per row.
 extern "C" __global__ void repeat_rows(bf16* x, const bf16* places, int period, int width) {
     Eight* out = (Eight*)(x + (u64)blockIdx.x * width);
@@ -281,14 +289,14 @@ extern "C" __global__ void gelu(bf16* x, u64 count) {
     *(Eight*)(x + i) = pack(numbers);
 }
 
-// Products of rows with a few rows of a table, in floats: `y[row, label]`. Rows of both are `stride` numbers apart. A warp per
-// product.
+// Products of rows with a few rows of a table (or, without labels, with its first `count`), in floats: `y[row, label]`. Rows of both
+// are `stride` numbers apart. A warp per product.
 extern "C" __global__ void label_logits(
     const bf16* x, const bf16* table, int stride, const int* labels, int count, float* y, int width) {
     int label = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (label >= count) return;
     const Eight* row = (const Eight*)(x + (u64)blockIdx.y * stride);
-    const Eight* other = (const Eight*)(table + (u64)labels[label] * stride);
+    const Eight* other = (const Eight*)(table + (u64)(labels ? labels[label] : label) * stride);
     float sum = 0.0f, a[8], b[8];
     for (int i = lane; i < width / 8; i += 32) {
         unpack(row[i], a);

@@ -3,14 +3,16 @@
 use super::super::config::Config;
 use crate::gpu::{Gpu, GpuError, KernelSource};
 
-const SOURCE: &str = concat!(include_str!("kernels.cu"), include_str!("attention.cu"));
-const NAMES: [&str; 18] = [
+const SOURCE: &str =
+    concat!(include_str!("kernels.cu"), include_str!("attention.cu"), include_str!("decode.cu"));
+const NAMES: [&str; 21] = [
     "rms_norm",
     "layer_norm",
     "layer_norm_merged",
     "embed",
     "add_rows",
     "take_rows",
+    "put_rows",
     "repeat_rows",
     "pixels",
     "angles",
@@ -21,6 +23,8 @@ const NAMES: [&str; 18] = [
     "label_logits",
     "attend_text",
     "attend_vision",
+    "attend_cached",
+    "join_splits",
     "unpack_int8",
     "unpack_float8",
 ];
@@ -54,4 +58,24 @@ pub(super) fn defines(config: &Config) -> Vec<String> {
 /// Bytes that a block of an attention kernel shares: two tiles of keys and two of values, as `attention.cu` lays them out.
 pub(super) fn attention_shared_bytes(head_width: usize) -> usize {
     4 * 64 * (head_width.next_multiple_of(16) + 8) * size_of::<u16>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::compile_for_tests;
+
+    /// Needs the compiler, and no GPU.
+    #[test]
+    fn kernels_compile_for_all_gpus() {
+        let folder = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/qwen3_vl"));
+        for file in ["model/config.json", "families/qwen2_5_vl/config.json"] {
+            let config = Config::read(&folder.join(file)).unwrap();
+            for capability in [80, 86, 89, 90] {
+                if let Some(Err(error)) = compile_for_tests(&source(&config), capability) {
+                    panic!("{file}, {capability}: {error}");
+                }
+            }
+        }
+    }
 }

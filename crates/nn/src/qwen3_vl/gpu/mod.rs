@@ -1,6 +1,6 @@
-//! Scoring on an NVIDIA GPU: one forward pass in bf16. Training of adapters there is in `train/`.
+//! Scoring and answering on an NVIDIA GPU in bf16. Training of adapters there is in `train/`.
 //!
-//! Matrix products are cuBLASLt's; everything between them is a dozen kernels of our own (`kernels.cu`, `attention.cu`), which
+//! Matrix products are cuBLASLt's; everything between them is some twenty kernels of our own (`kernels.cu`, `attention.cu`, `decode.cu`), which
 //! NVRTC compiles when a model is opened. The libraries are loaded when they are first needed, so that building takes no
 //! CUDA. Sequences are packed without padding, memory is reused from call to call, biases, residuals and the
 //! tower's GELU go with the products, only the last token of a prompt goes through the last layer, and of the head only
@@ -15,13 +15,16 @@
 //! | `engine.rs` | all of these together |
 //! | `vision.rs`, `text.rs` | the two halves of the network |
 //! | `batch.rs`, `lists.rs` | the index lists of a batch |
+//! | `decode.rs`, `kv_cache.rs` | answers in words, one token after another, and the keys and values that are kept for them |
 //!
 //! The GPU itself, its memory and its matrix products are those of [`crate::gpu`].
 
 mod batch;
+mod decode;
 mod engine;
 mod frame_cache;
 mod kernels;
+mod kv_cache;
 mod lists;
 mod parameters;
 mod quantized;
@@ -48,6 +51,7 @@ use crate::gpu::{Buffer, Cublas, Gpu, GpuError};
 use batch::{Batch, Sequence};
 use engine::{ActivationBuffers, Engine};
 pub(super) use frame_cache::FrameCache;
+pub(super) use kv_cache::NextToken;
 use parameters::Parameters;
 pub(super) use train::{GpuTrainer, TrainerParts};
 use vision::FramePair;
@@ -189,11 +193,24 @@ impl Engine {
             let words = Sequence { inputs: &inputs[0], from: 0, to: prefix, visual_embeds: Vec::new() };
             self.cache_prefix(ids, &Batch::new(&[words], &[], is_visual_token))?;
         }
-        let merged = self.config.vision.merged();
         let (visual_embeds, visual_rows) = self.encode_visuals(architecture, inputs, reuse)?;
+        let sequences = self.sequences(inputs, prefix, visual_embeds);
+        let batch = Batch::new(&sequences, labels, is_visual_token);
+        let x = self.text_forward(&batch, prefix, visual_rows, None)?;
+        let logits = self.label_logits(x, &batch)?;
+        Ok(logits.chunks_exact(labels.len()).map(<[f32]>::to_vec).collect())
+    }
+
+    /// Prompts from token `prefix` on, with the rows of their visual embeddings; those are given for each pair of frames.
+    fn sequences<'a>(
+        &self,
+        inputs: &'a [Inputs],
+        prefix: usize,
+        visual_embeds: Vec<(usize, usize)>,
+    ) -> Vec<Sequence<'a>> {
+        let merged = self.config.vision.merged();
         let mut visual_embeds = visual_embeds.into_iter();
-        let sequence = |inputs| {
-            let inputs: &Inputs = inputs;
+        let sequence = |inputs: &'a Inputs| {
             let count = inputs.visuals.iter().map(|visual| visual.grid[0]).sum();
             let rows = visual_embeds
                 .by_ref()
@@ -201,10 +218,7 @@ impl Engine {
                 .flat_map(|(first, patches)| first..first + patches / merged);
             Sequence { inputs, from: prefix, to: inputs.len(), visual_embeds: rows.collect() }
         };
-        let sequences: Vec<Sequence<'_>> = inputs.iter().map(sequence).collect();
-        let logits =
-            self.text_forward(&Batch::new(&sequences, labels, is_visual_token), prefix, visual_rows)?;
-        Ok(logits.chunks_exact(labels.len()).map(<[f32]>::to_vec).collect())
+        inputs.iter().map(sequence).collect()
     }
 
     /// Encodes images and videos: of each pair of frames its first row and how many patches it has; and how many rows there are.

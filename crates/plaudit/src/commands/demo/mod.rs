@@ -17,6 +17,7 @@ use self::stages::{Stage, stages};
 use crate::cli::Verbosity;
 use crate::console;
 use crate::failure::Failure;
+use crate::program;
 use crate::run::{interrupted, listen_for_interrupts, quoted};
 
 /// From episodes to a policy trained with a learned reward, in a few minutes
@@ -148,7 +149,7 @@ fn run_stage(stage: &Stage, verbosity: Verbosity) -> Result<bool, Failure> {
     console::eprintln(&format!("\n  $ {}\n", as_typed(&words)));
     let unable =
         |error: std::io::Error| Failure::runtime(format!("cannot start plaudit itself: {error}"), None);
-    let mut process = Process::new(std::env::current_exe().map_err(unable)?);
+    let mut process = Process::new(program::path().map_err(unable)?);
     process.args(words).stdin(Stdio::null());
     if verbosity.quiet {
         process.arg("--quiet");

@@ -12,6 +12,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use plaudit_data::recording::{BadFiles, Rules};
 use plaudit_reward::audit::{
     AlarmFrames, AuditError, AuditProgress, AuditRule, AuditSettings, Auditor, Examination,
     JudgeAuditSettings, Stored,
@@ -158,7 +159,8 @@ impl AuditCommand {
         let auditor = Auditor {
             settings: self.settings(),
             train_data: &self.train_data,
-            rules: self.rules.rules(),
+            // What it learned from is compared whole.
+            rules: Rules { bad_files: BadFiles::Stop, ..self.rules.rules() },
             regions: regions.as_ref().map(|regions| regions as _),
             on_progress: &|progress| show(&bar, progress),
             ..Auditor::new(file.display().to_string(), &scorer, &card, &frames)

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plaudit_data::convert::{BadFile, BadFiles, ConvertError, FileProblem, Progress};
+use plaudit_data::convert::{BadFile, ConvertError, FileProblem, Progress};
 use plaudit_data::labelled::{LabelledData, LabelledError, ReadOptions, SplitOptions};
 use plaudit_data::recording::Rules;
 use plaudit_reward::StateConditions;
 use plaudit_reward::dataset::{DatasetError, Frames, ViewKey, keep_decidable};
 
 use crate::build;
+use crate::commands::left_out::left_out;
 use crate::config::LoadedConfig;
 use crate::config::block::OneOrMore;
 use crate::config::blocks::actor::ModelType;
@@ -36,12 +37,14 @@ pub(super) struct FrameReader<'a> {
 
 impl FrameReader<'_> {
     pub(super) fn read(&self, path: &Path) -> Result<Arc<LabelledData>, LabelledError> {
-        LabelledData::read(path, &self.options(), &|progress| self.tick(progress)).map(Arc::new)
+        let data = LabelledData::read(path, &self.options(), &|progress| self.tick(progress))?;
+        self.say_left_out(&data);
+        Ok(Arc::new(data))
     }
 
     fn options(&self) -> ReadOptions {
         let (cameras, rules) = (ViewKey::cameras(&self.views), self.rules.clone());
-        ReadOptions { cameras, rules, bad_files: BadFiles::Stop }
+        ReadOptions { cameras, rules }
     }
 
     fn tick(&self, progress: Progress) {
@@ -51,7 +54,16 @@ impl FrameReader<'_> {
 
     /// Every frame of some datasets.
     pub(super) fn all(&self, paths: &[PathBuf]) -> Result<Frames, DatasetError> {
-        Frames::read(&self.views, paths, &self.rules, &|progress| self.tick(progress))
+        let frames = Frames::read(&self.views, paths, &self.rules, &|progress| self.tick(progress))?;
+        frames.recordings().iter().for_each(|data| self.say_left_out(data));
+        Ok(frames)
+    }
+
+    /// Names what a dataset has that could not be used.
+    fn say_left_out(&self, data: &LabelledData) {
+        if let Some(text) = left_out(&data.skipped, false) {
+            self.bar.note(&text);
+        }
     }
 }
 
@@ -104,6 +116,9 @@ fn named(
             &reader.options(),
             &tick,
         );
+        if let Ok(read) = &read {
+            reader.say_left_out(read);
+        }
         let split =
             read.map_err(DatasetError::from).and_then(|read| split(loaded, reader, Arc::new(read), None));
         return Ok(("data.positive_dir", split));

@@ -42,6 +42,8 @@ use crate::progress::{ProgressBar, ProgressUpdate};
       --lora logs/sft/checkpoints/best_model
   plaudit reward eval Qwen3-VL-4B-Instruct episodes --readout topreward \\
       --task 'Pick up the red cube.'
+  plaudit reward eval Qwen3-VL-4B-Instruct episodes --readout all \\
+      --task 'Pick up the red cube.'
   plaudit reward eval Qwen3-VL-4B-Instruct episodes --readout words \\
       --task 'Pick up the red cube.' --words Yes,No \\
       --prompt 'Is this done: {task} Answer Yes or No.'
@@ -95,10 +97,10 @@ impl Eval {
                 let flags = [("--threshold", self.threshold.is_some())];
                 refuse(&[&flags[..], &self.preparation.given()].concat(), "a vision-language judge")?;
                 let (asked, output) = (&self.judge, self.output_dir.clone());
-                if let Some(readout) = self.episodes.readout {
+                if !self.episodes.readout.is_empty() {
                     let (episodes, rules) = (&self.episodes, &self.rules);
                     let (data, json) = (&self.data[..], self.json);
-                    return EpisodeEvalRun { judge, asked, episodes, rules, readout, data, output, json }
+                    return EpisodeEvalRun { judge, asked, episodes, rules, data, output, json }
                         .run(verbosity);
                 }
                 refuse(&self.rules.given(), "a vision-language judge")?;
@@ -111,7 +113,7 @@ impl Eval {
 
     fn measure_classifier(&self, verbosity: Verbosity) -> Result<(), Failure> {
         self.judge.refuse_for_classifier()?;
-        refuse(&[("--readout", self.episodes.readout.is_some())], "an image classifier")?;
+        refuse(&[("--readout", !self.episodes.readout.is_empty())], "an image classifier")?;
         let OpenClassifier { card, scorer, .. } =
             self.preparation.open(&self.model, self.judge.device.choice(), verbosity)?;
         let frames = self.frames(&card, verbosity)?;
@@ -196,11 +198,12 @@ fn in_episodes(frames: &Frames) -> bool {
 /// How well scores follow the progress of episodes, in a line.
 fn progress_line(progress: &ProgressIntervals) -> String {
     format!(
-        "  value-order correlation {}, Kendall's tau {} (up to success, {} episodes); AUC of last frames {}\n",
+        "  value-order correlation {}, Kendall's tau {} (up to success, {} episodes); AUC of last frames {}, balanced accuracy {}\n",
         interval(progress.voc),
         interval(progress.kendall),
         progress.successful_episodes,
-        interval(progress.last_frame_auc)
+        interval(progress.last_frame_auc),
+        progress.balanced_accuracy.map_or("-".into(), |share| format!("{share:.2}"))
     )
 }
 

@@ -49,7 +49,7 @@ use crate::run::listen_for_interrupts;
   plaudit reward label better play --output-dir labels
   plaudit reward label model play --output-dir labels \\
       --retrain-every 50 runner.max_steps=160
-  plaudit reward label model play --labels recorded --count 100 --json")]
+  plaudit reward label model play --annotator recorded --count 100 --json")]
 pub struct LabelCommand {
     /// A model: a run, a checkpoint folder, or a file
     #[arg(value_name = "MODEL")]
@@ -87,7 +87,7 @@ pub struct LabelCommand {
     /// Who answers. `recorded`: nobody is asked, the success that was recorded in DATA is the answer. That is for benches and tests,
     /// which have labels to compare with; a model that should learn from recorded labels is trained on them
     #[arg(long, value_enum, default_value_t = AnnotatorWord::Person)]
-    labels: AnnotatorWord,
+    annotator: AnnotatorWord,
     /// Train after so many new labels, from MODEL and with all labels, and go on with the new model
     #[arg(long, value_name = "N")]
     retrain_every: Option<NonZeroUsize>,
@@ -158,7 +158,7 @@ impl LabelCommand {
         let session = LabelSession::open(&frames, &data, opinions, self.session_settings(&folder));
         let session = session.map_err(|error| failed(&error))?;
         listen_for_interrupts();
-        let annotator: Box<dyn Annotate> = match self.labels {
+        let annotator: Box<dyn Annotate> = match self.annotator {
             AnnotatorWord::Person => Box::new(Person::listen()?),
             AnnotatorWord::Recorded => Box::new(Recorded),
         };
@@ -194,7 +194,7 @@ impl LabelCommand {
     fn session_settings(&self, folder: &Path) -> LabelSettings {
         LabelSettings {
             folder: folder.into(),
-            by: match self.labels {
+            by: match self.annotator {
                 AnnotatorWord::Person => Annotator::Person,
                 AnnotatorWord::Recorded => Annotator::Recorded,
             },
@@ -213,7 +213,7 @@ impl LabelCommand {
 
     /// Frames whatever their labels are, or with them where they answer.
     fn frames(&self, models: &LabelModels, verbosity: Verbosity) -> Result<Frames, Failure> {
-        let rules = match self.labels {
+        let rules = match self.annotator {
             AnnotatorWord::Person => {
                 Rules { unlabelled_frames: UnlabelledFrames::Kept, ..self.rules.rules() }
             }
@@ -251,10 +251,10 @@ impl LabelCommand {
             let help = "give one DATA, and settings of the training as KEY=VALUE".to_string();
             return Err(Failure::usage(format!("`{word}` is no setting"), help));
         }
-        let is_asked = self.labels == AnnotatorWord::Person;
+        let is_asked = self.annotator == AnnotatorWord::Person;
         if is_asked && !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
             let help = "start it in a terminal, which shows frames and takes keys; where DATA has recorded labels and nobody needs to \
-                        be asked, give --labels recorded";
+                        be asked, give --annotator recorded";
             return Err(Failure::usage(
                 "labels are asked for in a terminal, and this is none",
                 help.to_string(),
@@ -282,7 +282,9 @@ fn failed(error: &LabelError) -> Failure {
         LabelError::Journal(LabellingError::Line { .. }) => {
             "label in another --output-dir; the lines before are sound"
         }
-        LabelError::Journal(_) | LabelError::Image(_) => return Failure::runtime(error, None),
+        LabelError::Journal(_) | LabelError::Image(_) | LabelError::Frames(_) => {
+            return Failure::runtime(error, None);
+        }
     };
     Failure::runtime(error, help.to_string())
 }

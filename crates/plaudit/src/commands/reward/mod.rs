@@ -4,8 +4,10 @@ mod audit;
 mod checkpoint;
 mod data;
 mod eval;
+mod export;
 mod label;
 mod legacy_flags;
+mod model_card;
 mod second_model;
 mod sft;
 mod summary;
@@ -33,6 +35,8 @@ pub enum Command {
     Eval(Box<eval::Eval>),
     /// Label the frames that a model is unsure about, until it is wrong rarely enough
     Label(Box<label::LabelCommand>),
+    /// Write a reward model for other programs: ONNX, or a folder in Hugging Face's layout
+    Export(Box<export::Export>),
     /// Find out whether a reward model can be trusted: a page, JSON, and an exit code
     Audit(Box<audit::AuditCommand>),
 }
@@ -45,6 +49,7 @@ impl Command {
             Self::Sft(sft) => sft.run(verbosity),
             Self::Eval(eval) => eval.run(verbosity),
             Self::Label(label) => label.run(verbosity),
+            Self::Export(export) => export.run(verbosity),
             Self::Audit(audit) => audit.run(verbosity),
         }
     }

@@ -36,13 +36,18 @@ const SHOWN: usize = 16;
 const BATCH: usize = 256;
 
 impl Summary {
-    /// Reads the best model back, and looks at its mistakes.
-    pub(super) fn of(run: &mut Run, outcome: &TrainOutcome, data: &TrainingData) -> Result<Self, Failure> {
+    /// Reads the best model back, and looks at its mistakes, where it was trained.
+    pub(super) fn of(
+        run: &mut Run,
+        outcome: &TrainOutcome,
+        data: &TrainingData,
+        device: Device,
+    ) -> Result<Self, Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::runtime(error, None);
         let folder = Checkpoints::in_folder(&run.checkpoints_directory()).best();
         let checkpoint = ClassifierCheckpoint::read(&folder).map_err(|error| failed(&error))?;
         let OpenClassifier { card, scorer, .. } =
-            checkpoint.open(&GivenNetwork::default(), Device::Cpu).map_err(|error| failed(&error))?;
+            checkpoint.open(&GivenNetwork::default(), device).map_err(|error| failed(&error))?;
         let weights = checkpoint.weights;
         let mut summary = Self {
             folder,

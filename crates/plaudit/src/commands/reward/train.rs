@@ -74,9 +74,10 @@ pub struct Train {
 impl Train {
     /// Does it.
     pub(super) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
+        crate::frame_cache::keep_on_disk();
         let launch = Launch::of(&self.ranks)?;
         let verbosity = launch.verbosity(verbosity);
-        let (loaded, data) = launch.agree(self.load(verbosity))?;
+        let (loaded, data) = launch.agree(self.load(launch.world(), verbosity))?;
         let sharding = launch.agree(build::sharding(&loaded, launch.world()).map_err(Failure::from))?;
         let work = |rank: &Rank| self.on_rank(rank, &loaded, &data, sharding, verbosity);
         let Some(summary) = launch.run(work)? else { return Ok(()) };
@@ -89,12 +90,14 @@ impl Train {
     }
 
     /// The config, and the data it names.
-    fn load(&self, verbosity: Verbosity) -> Result<(LoadedConfig, TrainingData), Failure> {
+    fn load(&self, ranks: usize, verbosity: Verbosity) -> Result<(LoadedConfig, TrainingData), Failure> {
         let loaded = load::to_run(&self.run_args()?, verbosity)?;
         refuse_other_work(&loaded)?;
+        build::open_device_early(&loaded, ranks);
         let bar = ProgressBar::new("reward train", verbosity);
         let data = training_data(&loaded, &bar)?;
-        let reader = FrameReader { views: data.train.views().to_vec(), rules: Rules::default(), bar: &bar };
+        let rules = Rules { bad_files: build::reading_rules(&loaded).bad_files, ..Rules::default() };
+        let reader = FrameReader { views: data.train.views().to_vec(), rules, bar: &bar };
         let data = self.warm_start.with_added(data, &reader)?;
         self.legacy_flags.output_checkpoint.as_deref().map(writable).transpose()?;
         Ok((loaded, data))
@@ -127,7 +130,10 @@ impl Train {
             second_model::train(&mut run, loaded, data, steps)?;
         }
         let summary = match &outcome {
-            Ok(outcome) if is_done => Some(Summary::of(&mut run, outcome, data)?),
+            Ok(outcome) if is_done => {
+                let device = build::classifier_device(loaded, rank.sync.world())?;
+                Some(Summary::of(&mut run, outcome, data, device)?)
+            }
             _ => None,
         };
         let mut command = self.run_args()?.command("reward");

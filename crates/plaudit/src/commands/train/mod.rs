@@ -83,7 +83,7 @@ impl Command {
     }
 }
 
-fn refuse_other_purposes(loaded: &LoadedConfig) -> Result<(), Failure> {
+pub(crate) fn refuse_other_purposes(loaded: &LoadedConfig) -> Result<(), Failure> {
     let what = match loaded.purpose {
         Purpose::Rl => return Ok(()),
         Purpose::RewardTraining => "a reward model",

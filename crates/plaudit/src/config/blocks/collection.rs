@@ -8,7 +8,7 @@ choice! {
     ExportFormat {
         /// One Python pickle per episode, as RLinf's scripts read them.
         Pickle = "pickle" | "pickle_episode",
-        /// A LeRobot v3 dataset with images inside parquet files.
+        /// A LeRobot v3 dataset with images inside parquet files, or in videos.
         Lerobot = "lerobot" | "lerobot_dataset",
         /// One `.npy` dictionary per episode, in a folder for successes and one for failures.
         Npy = "npy",
@@ -18,6 +18,16 @@ choice! {
         Store = "store",
         /// One pickle of frames per episode, in `success/` and `failure/`.
         Frames = "frames",
+    }
+}
+
+choice! {
+    /// Where images of LeRobot datasets go.
+    VideoCodec {
+        /// PNG files inside the parquet files: every pixel exact, as RLinf has them.
+        None = "none" | "false",
+        /// H.264 in MP4 files: small, and slightly blurred. Sides must be even.
+        H264 = "h264" | "true",
     }
 }
 
@@ -42,6 +52,8 @@ block! {
         /// Close a LeRobot shard once it has so many frames, too, so that a kill hides little; 0: never for that reason.
         /// Not set: 2,000, or never where `finalize_interval` is 0.
         finalize_frames: Option<u64> = None,
+        /// Whether images of LeRobot datasets are videos, and of which codec.
+        video: VideoCodec = VideoCodec::None,
         /// Add to the LeRobot datasets that are already in `save_dir`. Other formats always add.
         resume: bool = false,
         /// The licence that episodes in plaudit's own store are under.

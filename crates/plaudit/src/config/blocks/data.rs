@@ -2,7 +2,7 @@
 
 use super::reward::PromptLayout;
 use crate::config::block::{OneOrMore, block, choice};
-use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, Range, SHARE};
+use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, Range, SHARE, THREADS};
 
 choice! {
     /// What a dataset of windows is.
@@ -109,9 +109,16 @@ block! {
         /// A step with a reward above this shows success, where episodes do not say. 0.5 for transitions of a robot where
         /// nothing is written.
         success_reward: Option<f64> = None,
+        /// A table of labels (`.csv`, `.json` or `.jsonl`) that counts before what the episodes say: `episode,label`, or
+        /// `episode,start,end,label` for frames from `start` up to `end`.
+        labels: Option<String> = None,
+        /// So many frames at the end of an episode show success, where no frame has a label and it is not known to have failed.
+        success_last_frames: Option<u64> = None,
         /// A robot's action whose absolute values sum to less does nothing, and nothing is learned from it.
         #[range(NOT_NEGATIVE)]
         idle_action: f64 = 1e-5,
+        /// Episodes and files that cannot be used are left out, counted and listed. Off: the first one is an error.
+        skip_bad: bool = false,
         /// Successful `.npy` trajectories; with `negative_dir`, used instead of all of the above.
         positive_dir: Option<String> = None,
         /// Failed `.npy` trajectories.
@@ -136,8 +143,10 @@ block! {
         val_split: f64 = 0.2,
         /// Keep the images used for training here.
         debug_save_dir: Option<String> = None,
-        /// Threads that read ahead.
-        num_workers: u64 = 4,
+        /// Image classifiers on a GPU: threads that make batches ahead of it. Not set: one for each core, 16 at most. 0: batches are made when
+        /// it is their turn. The same batches with any number.
+        #[range(THREADS)]
+        num_workers: Option<u64> = None,
         /// New order in every epoch.
         shuffle: bool = true,
         /// Seed of the split into training and validation, and of the order of windows.

@@ -75,8 +75,12 @@ choice! {
     LoggerBackend {
         /// Event files that TensorBoard reads.
         Tensorboard = "tensorboard",
-        /// Not written here: run `wandb sync` on the TensorBoard files.
+        /// Weights & Biases, through its package in `python`.
         Wandb = "wandb",
+        /// MLflow, through its package in `python`.
+        Mlflow = "mlflow",
+        /// trackio, through its package in `python`.
+        Trackio = "trackio",
         /// Not written here: run `swanlab convert` on the TensorBoard files.
         Swanlab = "swanlab",
     }
@@ -93,6 +97,8 @@ block! {
         experiment_name: Option<String> = None,
         /// Where metrics go besides the run directory.
         logger_backends: Vec<LoggerBackend> = vec![LoggerBackend::Tensorboard],
+        /// The Python that has the packages of `wandb`, `mlflow` and `trackio`.
+        python: String = "python3".into(),
     }
 }
 

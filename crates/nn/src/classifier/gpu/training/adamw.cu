@@ -1,16 +1,23 @@
 // AdamW over all parameters at once, clipped by the length of the whole gradient.
 
-// What a step is made with. Every field has four bytes; the host fills it.
-struct AdamStep {
-    float clip;  // no more than this length; infinite: as long as it is
+// How far numbers move, which depends on how many steps moved them before.
+struct Factors {
     float new_mean, old_square, new_square, root_scale, eps, rate, keep;
 };
 
-// What a step found: the length of the gradient, and what it was multiplied by, or 0 if it is not finite.
+// What a step is made with. Every field has four bytes; the host fills it, perhaps before it knows whether the step before moved anything:
+// the first factors are for one that did, the second for one that did not.
+struct AdamStep {
+    float clip;  // no more than this length; infinite: as long as it is
+    Factors factors[2];
+};
+
+// What a step found: the length of the gradient, what it was multiplied by, whether it is finite, so that the step moves anything, and
+// which factors it is made with.
 struct Found {
     double norm;
     float factor;
-    int moves;
+    int moves, which;
 };
 
 extern "C" __global__ void gradient_norm(const float* gradient, int count, const AdamStep* step, double* partial, int* arrived,
@@ -45,6 +52,7 @@ extern "C" __global__ void gradient_norm(const float* gradient, int count, const
     if (threadIdx.x != 0) return;
     *arrived = 0;
     double norm = sqrt(room[0]), factor = (double)step->clip / (norm + 1e-6);
+    found->which = found->moves ? 0 : 1;  // of the step before
     found->norm = norm;
     found->factor = (float)fmin(factor, 1.0);
     found->moves = isfinite(norm);
@@ -58,7 +66,7 @@ extern "C" __global__ void adamw(float* parameters, const float* gradient, float
     // All on their way at once.
     float4 from = __ldcs((const float4*)(gradient + place)), p = *(const float4*)(parameters + place);
     float4 m = __ldcs((const float4*)(means + place)), v = __ldcs((const float4*)(squares + place));
-    AdamStep step = *settings;
+    Factors step = settings->factors[found->which];
     float factor = found->factor;
     if (!found->moves) return;
     auto move = [&](float& p, float g, float& m, float& v) {

@@ -1,6 +1,6 @@
 //! A GPU with a classifier that learns on it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use plaudit_core::Seed;
 
@@ -17,8 +17,10 @@ use super::super::parameters::check_memory;
 use super::layout::Layout;
 use super::plan::{Arenas, Plan, PlanInput, STATISTICS, Statistic, plan};
 use super::weight_tiles::{WeightTiles, weight_tiles};
-use crate::gpu::{Address, Arg, Buffer, Gpu, GpuError, Graph, LaunchShape, Moment, StagedBytes};
-use crate::kernels::adam::{AdamStep, Factors};
+use crate::gpu::{
+    Address, Arg, Buffer, FetchedBytes, Gpu, GpuError, Graph, LaunchShape, Moment, StagedBytes,
+};
+use crate::kernels::adam::AdamStep;
 
 /// Graphs that are kept: sizes of batches.
 const MOST_GRAPHS: usize = 8;
@@ -85,9 +87,35 @@ pub(in super::super::super) enum BatchImages<'a> {
 
 /// A batch that was begun.
 enum Begun {
-    Running(PassKey),
+    /// Its loss and logits, when they are there.
+    Running(FetchedBytes),
     /// Its loss was made on the host.
     Done(Accumulated),
+}
+
+/// What was asked for and not yet read, each in its order.
+#[derive(Default)]
+struct Queue {
+    batches: VecDeque<Begun>,
+    /// Of those batches, the first so many have their step behind them.
+    batches_stepped: usize,
+    /// What steps found.
+    steps: VecDeque<FetchedBytes>,
+    /// Memory for results to come.
+    spare: Vec<FetchedBytes>,
+}
+
+/// Numbers that a step is made with, and bytes that it leaves: `AdamStep` and `Found` in `adamw.cu`.
+const STEP_NUMBERS: usize = 15;
+const FOUND_BYTES: usize = 24;
+
+impl Queue {
+    fn room(&mut self, gpu: &Gpu, bytes: usize) -> Result<FetchedBytes, GpuError> {
+        match self.spare.iter().position(|spare| spare.len() == bytes) {
+            Some(place) => Ok(self.spare.swap_remove(place)),
+            None => FetchedBytes::room(gpu, bytes),
+        }
+    }
 }
 
 /// Images that were copied while the GPU computed: which, and when they are there; and when the last ones were taken.
@@ -106,7 +134,7 @@ pub(in super::super::super) struct GpuTrainer {
     weight_tiles: WeightTiles,
     passes: HashMap<PassKey, Pass>,
     step_graph: Option<Graph>,
-    begun: Option<Begun>,
+    queue: Queue,
     staged: StagedImages,
     chooser: TileChooser,
     memory: Memory,
@@ -149,7 +177,7 @@ struct Memory {
     arrived: Buffer<i32>,
     partial: Buffer<f32>,
     /// Settings of a step, and what it found: a double, a float and a whole number.
-    step: Buffer<f32>,
+    step: StagedBytes,
     found: Buffer<u8>,
     norm_partial: Buffer<f32>,
     images: StagedBytes,
@@ -203,7 +231,7 @@ impl GpuTrainer {
             },
             passes: HashMap::new(),
             step_graph: None,
-            begun: None,
+            queue: Queue::default(),
             staged: StagedImages::default(),
             chooser,
             memory,
@@ -401,28 +429,38 @@ impl GpuTrainer {
             }
             BatchImages::Staged => self.take_staged(key)?,
         }
-        self.begun = Some(match measure {
+        let begun = match measure {
             BatchMeasure::Labels(labels, weights, loss) => {
                 self.upload_labels(key, labels, *weights, *loss, scale, seed)?;
                 self.whole_graph(key)?.run()?;
-                Begun::Running(key)
+                Begun::Running(self.fetch_found(key)?)
             }
             BatchMeasure::By(measure) => Begun::Done(self.accumulate_by(key, *measure, scale, seed)?),
-        });
+        };
+        self.queue.batches.push_back(begun);
         Ok(())
     }
 
-    /// Waits for the batch that was begun.
+    /// Waits for the first batch that was begun and not finished.
     pub(in super::super::super) fn finish(&mut self) -> Result<Accumulated, GpuError> {
-        match self.begun.take() {
-            Some(Begun::Running(key)) => {
-                let (loss, logits) = self.found(key)?;
-                self.has_gradient |= loss.is_finite();
+        let had_step = self.queue.batches_stepped > 0;
+        let begun = self.queue.batches.pop_front();
+        self.queue.batches_stepped = self.queue.batches_stepped.saturating_sub(1);
+        match begun {
+            Some(Begun::Running(found)) => {
+                let (loss, logits) = loss_and_logits(found.wait()?);
+                self.queue.spare.push(found);
+                self.has_gradient |= loss.is_finite() && !had_step;
                 Ok(Accumulated { loss, logits })
             }
             Some(Begun::Done(given)) => Ok(given),
             None => Err(GpuError::Unsupported { what: "the end of a batch that was not begun" }),
         }
+    }
+
+    /// Whether a batch runs whose gradient no step has taken.
+    fn is_adding(&self) -> bool {
+        self.queue.batches.len() > self.queue.batches_stepped
     }
 
     /// Copies images to the GPU while it computes, for the batch that is begun next.
@@ -494,7 +532,9 @@ impl GpuTrainer {
             masks.iter().map(|(place, mask)| (*place, bytemuck::cast_slice(mask))).collect();
         self.memory.host.put_at(&self.gpu, &parts)?;
         self.half_graphs(key)?[0].run()?;
-        let (_, logits) = self.found(key)?;
+        let found = self.fetch_found(key)?;
+        let (_, logits) = loss_and_logits(found.wait()?);
+        self.queue.spare.push(found);
         let BatchLoss { loss, gradients } = measure(&logits);
         if !loss.is_finite() {
             return Ok(Accumulated { loss, logits });
@@ -511,15 +551,15 @@ impl GpuTrainer {
 
     /// What a loss is called that is a number: see `Goodness` in `training.cu`.
     fn goodness(&self) -> i32 {
-        if self.has_gradient { 1 } else { 2 }
+        if self.has_gradient || self.is_adding() { 1 } else { 2 }
     }
 
-    /// The loss and the logits of the last pass.
-    fn found(&self, key: PassKey) -> Result<(f64, Vec<f32>), GpuError> {
+    /// Asks for the loss and the logits of the pass that was begun last.
+    fn fetch_found(&mut self, key: PassKey) -> Result<FetchedBytes, GpuError> {
         let (start, count) = (self.passes[&key].plan.found, key.count * self.settings.outputs());
-        let bytes = self.memory.activations.get_range(&self.gpu, start..start + 16 + 4 * count)?;
-        let loss: f64 = bytemuck::pod_read_unaligned(&bytes[..8]);
-        Ok((loss, bytemuck::pod_collect_to_vec(&bytes[16..])))
+        let mut found = self.queue.room(&self.gpu, 16 + 4 * count)?;
+        found.fetch(&self.gpu, &self.memory.activations, start)?;
+        Ok(found)
     }
 
     fn whole_graph(&mut self, key: PassKey) -> Result<&Graph, GpuError> {
@@ -549,7 +589,7 @@ impl GpuTrainer {
     fn step_kernels(&self) -> Vec<Step> {
         let Memory { arenas, means, squares, step, found, norm_partial, .. } = &self.memory;
         let gpu = &self.gpu;
-        let (step, found) = (step.address(gpu), found.address(gpu));
+        let (step, found) = (step.at(gpu), found.address(gpu));
         let count = self.layout.trained;
         let args = vec![
             Arg::At(arenas.gradients),
@@ -579,24 +619,41 @@ impl GpuTrainer {
         Ok(self.step_graph.as_ref().unwrap_or_else(|| unreachable!("just made")))
     }
 
-    /// Moves the parameters by what was accumulated, and forgets it.
-    pub(in super::super::super) fn step(
+    /// Begins to move the parameters by what was accumulated, which is then forgotten; [`finish_step`](Self::finish_step) gives what came
+    /// of it. The first numbers are for a step before that moved something, the second for one that was skipped.
+    pub(in super::super::super) fn begin_step(
         &mut self,
-        step: &AdamStep,
+        steps: [&AdamStep; 2],
         clip: Option<f64>,
-    ) -> Result<StepOutcome, GpuError> {
-        if !self.has_gradient {
-            return Ok(StepOutcome { grad_norm: 0.0, skipped: false }); // what is there is of an earlier step
+    ) -> Result<(), GpuError> {
+        if !self.can_step() {
+            return Err(GpuError::Unsupported { what: "a step without a gradient" });
         }
-        let Factors { new_mean, old_square, new_square, root_scale, eps, rate, keep, .. } = Factors::of(step);
-        let clip = clip.map_or(f32::INFINITY, |clip| clip as f32);
-        let settings = [clip, new_mean, old_square, new_square, root_scale, eps, rate, keep];
-        self.memory.step.put(&self.gpu, &settings)?;
+        let mut settings = vec![clip.map_or(f32::INFINITY, |clip| clip as f32)];
+        settings.extend(steps.map(AdamStep::factors).as_flattened());
+        self.memory.step.put(&self.gpu, &[bytemuck::cast_slice(&settings)])?;
         self.step_graph()?.run()?;
+        let mut found = self.queue.room(&self.gpu, FOUND_BYTES)?;
+        found.fetch(&self.gpu, &self.memory.found, 0)?;
+        self.queue.steps.push_back(found);
+        self.queue.batches_stepped = self.queue.batches.len();
         self.has_gradient = false;
-        let bytes = self.memory.found.get(&self.gpu, 16)?;
+        Ok(())
+    }
+
+    /// Whether there is something that a step would move by.
+    pub(in super::super::super) fn can_step(&self) -> bool {
+        self.has_gradient || self.is_adding()
+    }
+
+    /// Waits for the first step that was begun and not finished.
+    pub(in super::super::super) fn finish_step(&mut self) -> Result<StepOutcome, GpuError> {
+        let found = self.queue.steps.pop_front();
+        let found = found.ok_or(GpuError::Unsupported { what: "the end of a step that was not begun" })?;
+        let bytes = found.wait()?;
         let grad_norm: f64 = bytemuck::pod_read_unaligned(&bytes[..8]);
         let moves: i32 = bytemuck::pod_read_unaligned(&bytes[12..16]);
+        self.queue.spare.push(found);
         Ok(StepOutcome { grad_norm, skipped: moves == 0 })
     }
 
@@ -638,6 +695,11 @@ impl GpuTrainer {
     }
 }
 
+/// What a pass left: a loss, eight bytes that say whether it is one, and logits.
+fn loss_and_logits(bytes: &[u8]) -> (f64, Vec<f32>) {
+    (bytemuck::pod_read_unaligned(&bytes[..8]), bytemuck::pod_collect_to_vec(&bytes[16..]))
+}
+
 /// The images of each camera, and where they go.
 fn placed<'a>(input: &'a GpuInput<'_>, view_bytes: usize) -> Vec<(usize, &'a [u8])> {
     input.views.iter().enumerate().map(|(camera, view)| (camera * view_bytes, &**view)).collect()
@@ -672,8 +734,8 @@ impl Memory {
         self.squares.zeroed(gpu, layout.trained)?;
         let squares: Vec<i32> = layout.squares.concat();
         self.squares_of_weights.put(gpu, &squares)?;
-        self.step.of(gpu, 8)?;
-        self.found.of(gpu, 16)?;
+        self.step.reserve(gpu, 4 * STEP_NUMBERS)?;
+        self.found.zeroed(gpu, FOUND_BYTES)?;
         self.norm_partial.of(gpu, 2 * NORM_BLOCKS)?;
         self.arenas = Arenas {
             parameters,
@@ -696,13 +758,13 @@ impl Memory {
             &self.statistics,
             &self.byte_table,
             &self.partial,
-            &self.step,
             &self.norm_partial,
         ];
         let bytes = [&self.rounded, &self.transposed, &self.found, &self.activations];
         4 * floats.into_iter().map(Buffer::len).sum::<usize>()
             + bytes.into_iter().map(Buffer::len).sum::<usize>()
             + 4 * (self.squares_of_weights.len() + self.arrived.len())
+            + self.step.bytes()
             + self.images.bytes()
             + self.staged.bytes()
             + self.host.bytes()

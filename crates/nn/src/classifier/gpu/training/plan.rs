@@ -141,8 +141,14 @@ pub(super) enum Scratch {
     Shortcut,
 }
 
-/// Gradients that there is memory for.
+/// Gradients that there is memory for; and of wide ones, those of a bottleneck's outputs, which are four times as large as the others of
+/// their block.
 pub(super) const TURNS: usize = 4;
+const WIDE_TURNS: usize = 2;
+
+/// One of the gradients that there is memory for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Turn(usize);
 
 impl Scratch {
     const COUNT: usize = 5 + TURNS;
@@ -166,8 +172,9 @@ pub(super) struct Planner<'a> {
     /// Where scratch memory is, and how many bytes of it are needed.
     scratch: [Address; Scratch::COUNT],
     needed: [usize; Scratch::COUNT],
-    /// Whose turn it is, and what still reads each of them.
+    /// Whose turn it was last, among all and among wide ones, and what still reads each of them.
     turn: usize,
+    wide_turn: usize,
     readers: [Option<End>; TURNS],
     /// Things that run beside the rest.
     beside: usize,
@@ -191,6 +198,7 @@ impl<'a> Planner<'a> {
             scratch,
             needed: [0; Scratch::COUNT],
             turn: 0,
+            wide_turn: 0,
             readers: [None; TURNS],
             beside: 0,
         }
@@ -253,13 +261,21 @@ impl<'a> Planner<'a> {
         self.scratch[which.index()]
     }
 
-    /// Memory for the gradient of what a convolution made, which nobody reads any more.
-    pub(super) fn next_turn(&mut self, map: Map) -> Map {
-        self.turn = (self.turn + 1) % TURNS;
-        if let Some(reader) = self.readers[self.turn].take() {
+    /// Memory for the gradient of what a convolution made, which nobody reads any more; not that of `kept`, which is still needed.
+    pub(super) fn next_turn(&mut self, map: Map, is_wide: bool, kept: Option<Turn>) -> (Turn, Map) {
+        let (last, turns) = match is_wide {
+            true => (&mut self.wide_turn, WIDE_TURNS),
+            false => (&mut self.turn, TURNS),
+        };
+        *last = (*last + 1) % turns;
+        if kept == Some(Turn(*last)) {
+            *last = (*last + 1) % turns;
+        }
+        let turn = *last;
+        if let Some(reader) = self.readers[turn].take() {
             self.launches.steps.push(Step::WaitFor(reader));
         }
-        self.scratch_map(Scratch::Turns(self.turn), map)
+        (Turn(turn), self.scratch_map(Scratch::Turns(turn), map))
     }
 
     /// Runs these beside what follows; they read a gradient.

@@ -9,7 +9,7 @@ use super::super::convolution::{ConvShape, ConvWork, Epilogue, ResidualKind, wor
 use super::super::launches::{Map, PlacedImages, Step, THREADS, halved, int, square_numbers, threads};
 use super::super::parameters::{SQUARE_CHANNELS, SQUARE_TAPS};
 use super::layout::{Back, ConvPlace};
-use super::plan::{PlanInput, Planner, Scratch, Statistic};
+use super::plan::{PlanInput, Planner, Scratch, Statistic, Turn};
 use crate::gpu::{Address, Arg, LaunchShape};
 
 /// A convolution and its normalisation, as they were run.
@@ -373,31 +373,34 @@ impl Planner<'_> {
         before: Before,
     ) -> usize {
         let (last, earlier) = block.path.split_last().unwrap_or_else(|| unreachable!("a block has layers"));
-        let mut back = self.next_turn(last.y);
+        let is_wide = earlier.iter().any(|layer| last.y.len() > 2 * layer.y.len());
+        let (mut turn, mut back) = self.next_turn(last.y, is_wide, None);
         let output = Map { at: gradient, ..last.y };
         self.norm_gradient(last, output, rows, true, back.at);
-        let residual = block.shortcut.as_ref().map(|shortcut| self.shortcut_gradients(shortcut, output));
+        let residual = block.shortcut.as_ref();
+        let residual = residual.map(|shortcut| self.shortcut_gradients(shortcut, output, is_wide, turn));
         let mut layer = last;
         for previous in earlier.iter().rev() {
             self.weight_gradient(layer, back.at);
-            let to = self.next_turn(previous.y);
+            let (next, to) = self.next_turn(previous.y, false, Some(turn));
             let through = Before { record: *previous, given: previous.y.at, after: Address::NONE };
             let rows = self.input_gradient(layer, back, None, to, Some(through));
             self.norm_gradient(previous, to, rows, true, to.at);
-            (layer, back) = (previous, to);
+            (layer, turn, back) = (previous, next, to);
         }
         self.weight_gradient(layer, back.at);
         let input = Map { at: gradient, ..block.input };
         self.input_gradient(layer, back, Some(residual.unwrap_or(output)), input, Some(before))
     }
 
-    /// Gradients of a shortcut's weights, and what goes through it to the block's inputs: of those alone that it looked at.
-    fn shortcut_gradients(&mut self, shortcut: &LayerRecord, output: Map) -> Map {
+    /// Gradients of a shortcut's weights, and what goes through it to the block's inputs: of those alone that it looked at. The gradient
+    /// of `kept` is still needed.
+    fn shortcut_gradients(&mut self, shortcut: &LayerRecord, output: Map, is_wide: bool, kept: Turn) -> Map {
         let rows = match shortcut.groups {
             Address::NONE => self.gradient_sums(output, shortcut, false),
             _ => 0,
         };
-        let back = self.next_turn(shortcut.y);
+        let (_, back) = self.next_turn(shortcut.y, is_wide, Some(kept));
         self.norm_gradient(shortcut, output, rows, false, back.at);
         self.weight_gradient(shortcut, back.at);
         let inputs = Map { channels: self.conv_place(&shortcut.layer).inputs, ..back };

@@ -35,8 +35,9 @@ impl PageImages {
         let of_saliency = |(view, saliency): (usize, &Saliency)| {
             let image = frames.image(example, view);
             let words = format!("{}, the brighter the more a square matters", saliency.view);
-            let plain = (Png::of(image.shape(), &image.pixels()), format!("{}, a frame", saliency.view));
-            [plain, (saliency.image(image.shape(), &image.pixels()), words)]
+            let pixels = frames.pixels_or_black(example, view);
+            let plain = (Png::of(image.shape(), &pixels), format!("{}, a frame", saliency.view));
+            [plain, (saliency.image(image.shape(), &pixels), words)]
         };
         Self {
             false_positives: audit.mistakes.false_positives.iter().flat_map(of_mistake).collect(),
@@ -53,7 +54,8 @@ fn with_words(frames: &Frames, number: usize, words: &str) -> Vec<(Png, String)>
     let of_view = |view: usize| {
         let image = frames.image(number, view);
         let camera = if views.len() > 1 { format!(" · {}", views[view]) } else { String::new() };
-        (Png::of(image.shape(), &image.pixels()), format!("{words}{camera}"))
+        let pixels = frames.pixels_or_black(number, view);
+        (Png::of(image.shape(), &pixels), format!("{words}{camera}"))
     };
     (0..views.len()).map(of_view).collect()
 }

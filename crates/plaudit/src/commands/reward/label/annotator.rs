@@ -163,7 +163,7 @@ fn images(frames: &Frames, frame: usize, terminal: Size) -> String {
         let FrameShape { height: tall, width: wide, .. } = image.shape();
         // The longer side, such that neither side is too long.
         let side = (width * tall.max(wide) / wide.max(1)).min(height * tall.max(wide) / tall.max(1));
-        Canvas::fitted(image.shape(), &image.pixels(), side.max(1))
+        Canvas::fitted(image.shape(), &frames.pixels_or_black(frame, view), side.max(1))
     };
     let fitted: Vec<Canvas> = (0..views).map(fitted).collect();
     let wide = fitted.iter().map(Canvas::width).sum::<usize>() + GAP * (views - 1);

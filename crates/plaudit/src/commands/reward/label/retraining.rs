@@ -8,6 +8,7 @@ use super::models::{LabelModels, ModelPaths};
 use crate::cli::Verbosity;
 use crate::console;
 use crate::failure::Failure;
+use crate::program;
 use crate::run::interrupted;
 
 /// When and from what is trained.
@@ -58,7 +59,7 @@ impl Retraining<'_> {
         if !self.verbosity.quiet {
             console::eprintln(&format!("\n  $ plaudit {}\n", words.join(" ")));
         }
-        let program = std::env::current_exe().map_err(unable)?;
+        let program = program::path().map_err(unable)?;
         let mut process = Command::new(program);
         process.args(words).stdin(Stdio::null()).stdout(Stdio::null());
         if self.verbosity.quiet {

@@ -4,6 +4,8 @@ pub(super) mod audit;
 pub(super) mod episodes;
 pub(super) mod eval;
 mod page;
+mod readout;
+mod readout_table;
 
 use std::path::{Path, PathBuf};
 

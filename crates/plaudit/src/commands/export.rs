@@ -1,0 +1,135 @@
+//! `plaudit dataset export`: recordings of any format, written for other tools.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use plaudit_data::export::{ExportError, ExportFormat, ExportOptions, ExportReport, export};
+use plaudit_data::lerobot::ImageStorage;
+
+use super::left_out::left_out;
+use super::rule_args::RuleArgs;
+use crate::cli::Verbosity;
+use crate::console;
+use crate::failure::Failure;
+use crate::hints::{self, AskedBy};
+use crate::progress::{ProgressBar, ProgressUpdate};
+
+/// Write episodes of any format for other tools: LeRobot datasets, or MCAP files for Foxglove and Rerun
+///
+/// Reads what `dataset inspect` reads, one episode after the other. What was recorded is written, under the names of the tool:
+/// nothing is made up where rewards or success are unknown. Labelled images and windows are refused: they are no episodes.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  plaudit dataset export logs/run/data --format lerobot --output-dir dataset
+  plaudit dataset export trajectory.rgb.h5 --format lerobot --video h264 \\
+      --fps 20 --output-dir dataset
+  plaudit dataset export store --format mcap --output-dir mcap")]
+pub struct Export {
+    /// Episodes: a folder or file that `dataset inspect` knows
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    /// What to write
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: FormatWord,
+    /// Where it goes; a folder that is not there yet
+    #[arg(long, value_name = "DIR")]
+    output_dir: PathBuf,
+    /// Whether images of a LeRobot dataset are videos
+    #[arg(long, value_enum, value_name = "CODEC", default_value_t = VideoWord::None)]
+    video: VideoWord,
+    /// Frames per second, which recordings do not say
+    #[arg(long, value_name = "X", default_value_t = 10.0)]
+    fps: f64,
+    /// The robot named in a LeRobot dataset
+    #[arg(long, value_name = "NAME", default_value = "panda")]
+    robot_type: String,
+    #[command(flatten)]
+    rules: RuleArgs,
+}
+
+/// What is written, as a flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FormatWord {
+    /// A LeRobot v3 dataset, with lerobot's own column names
+    Lerobot,
+    /// An MCAP file for each episode: images, states, actions, rewards and success as topics
+    Mcap,
+}
+
+/// Where images of a LeRobot dataset go, as a flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum VideoWord {
+    /// PNG files inside the parquet files: every pixel exact
+    None,
+    /// H.264 in MP4 files: small, and slightly blurred
+    H264,
+}
+
+impl Export {
+    /// Does it.
+    pub fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
+        let options = self.options()?;
+        let bar = ProgressBar::new("dataset export", verbosity);
+        let tick = |done, total| bar.show(ProgressUpdate { what: "writing", unit: "files", done, total });
+        let report = export(&self.path, &self.output_dir, &options, &tick);
+        drop(bar);
+        let report = report.map_err(failure)?;
+        let (ExportReport { episodes, frames, .. }, to) = (&report, self.output_dir.display());
+        console::print(&format!("{episodes} episodes ({frames} frames) in {to}\n"))?;
+        if !verbosity.quiet {
+            notes(&report, verbosity);
+        }
+        Ok(())
+    }
+
+    fn options(&self) -> Result<ExportOptions, Failure> {
+        if self.format == FormatWord::Mcap && self.video != VideoWord::None {
+            let help = "leave out --video: images of MCAP files are PNG".to_string();
+            return Err(Failure::usage("--video is for LeRobot datasets", help));
+        }
+        let images = match self.video {
+            VideoWord::None => ImageStorage::Png,
+            VideoWord::H264 => ImageStorage::H264,
+        };
+        let format = match self.format {
+            FormatWord::Lerobot => ExportFormat::LeRobot { images, robot_type: self.robot_type.clone() },
+            FormatWord::Mcap => ExportFormat::Mcap,
+        };
+        Ok(ExportOptions { format, fps: self.fps, rules: self.rules.rules() })
+    }
+}
+
+/// Says what is not in what was written.
+fn notes(report: &ExportReport, verbosity: Verbosity) {
+    if report.without_last_action > 0 {
+        console::eprintln(&format!(
+            "note: the last action of {} episodes is left out: what it led to was not recorded",
+            report.without_last_action
+        ));
+    }
+    if let Some(text) = left_out(&report.skipped, verbosity.verbose) {
+        console::eprintln(&text);
+    }
+}
+
+fn failure(error: ExportError) -> Failure {
+    match &error {
+        ExportError::Open(open) => {
+            let help = match hints::about_open(open, AskedBy::Model) {
+                Some(help) => help,
+                None => "check the path".into(),
+            };
+            Failure::usage(error, help)
+        }
+        ExportError::Fps { .. } => Failure::usage(error, "give --fps a number such as 20".to_string()),
+        ExportError::Exists { .. } => {
+            Failure::usage(error, "give another --output-dir, or remove the folder".to_string())
+        }
+        ExportError::File(_) | ExportError::NothingLeft { .. } => Failure::runtime(
+            error,
+            "`plaudit dataset inspect` says what is there; --skip-bad leaves out what cannot be used"
+                .to_string(),
+        ),
+        _ => Failure::runtime(error, None),
+    }
+}

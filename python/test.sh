@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Builds the wheel, installs it into a fresh environment, and tests it there.
+#
+#   python/test.sh                 as it is handed out (profile dist)
+#   python/test.sh --profile dev   with what `cargo test` has built already: minutes less
+#   python/test.sh --long          with torch, stable-baselines3 and lerobot, too
+#
+# PLAUDIT_PYTHON_VENV names an environment to use and to keep; without it, one is made and removed.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+profile=dist long=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --profile) profile=$2; shift 2 ;;
+    --long) long=(--long); shift ;;
+    *) echo "what is $1? --profile PROFILE, --long" >&2; exit 2 ;;
+  esac
+done
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+venv=${PLAUDIT_PYTHON_VENV:-$scratch/venv}
+[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
+# 77: not here, and it has said why.
+"$venv/bin/python" -m pip install --quiet "maturin>=1.9,<2" numpy gymnasium pytest pillow ||
+  { echo "the packages that build and test the wheel cannot be installed here" >&2; exit 77; }
+if [ ${#long[@]} -gt 0 ]; then
+  "$venv/bin/python" -m pip install --quiet torch stable-baselines3
+  "$venv/bin/python" -m pip install --quiet "lerobot>=0.4" || echo "lerobot cannot be installed here: its tests are skipped"
+fi
+"$venv/bin/maturin" build --locked --profile "$profile" --interpreter "$venv/bin/python" --out "$scratch/wheels"
+wheel=("$scratch"/wheels/*.whl)
+bytes=$(stat -c %s "${wheel[0]}")
+echo "wheel: $(basename "${wheel[0]}"), $((bytes / 1000000)) MB"
+# The size is a promise about what is handed out.
+if [ "$profile" = dist ] && [ "$bytes" -gt 40000000 ]; then echo "more than 40 MB" >&2; exit 1; fi
+"$venv/bin/python" -m pip install --quiet --force-reinstall --no-deps "${wheel[0]}"
+"$venv/bin/python" -m pytest "${long[@]}"
