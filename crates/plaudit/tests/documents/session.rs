@@ -7,7 +7,7 @@ use std::process::{Command as Process, Stdio};
 use crate::documents::markdown::{Block, Language, blocks};
 use crate::documents::not_run::{GIVEN, NEEDS, NOT_COMPARED, NOT_RUN, Need};
 use crate::documents::shell::commands;
-use crate::documents::{read, root, shape, smaller};
+use crate::documents::{DOCUMENTS, read, root, shape, smaller};
 
 /// Longer than any document takes, on a busy machine too.
 const LIMIT_SECS: &str = "900";
@@ -70,8 +70,7 @@ impl<'a> Session<'a> {
         if let Some(python) = python_with("gymnasium") {
             give_python(&work.join(".venv/bin/python"), &python);
         }
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Self { document, work, notes, address: format!("127.0.0.1:{port}") }
+        Self { document, work, notes, address: free_address(document) }
     }
 
     /// What is the same for every document: which exit codes are accepted, and what a server in the background needs.
@@ -200,6 +199,15 @@ began=$SECONDS
     fn said(&self, block: &Block) -> String {
         std::fs::read_to_string(self.saying(block)).unwrap()
     }
+}
+
+/// An address for a document's servers, which begin and end and begin again there. It lies below the ports that the system hands
+/// out by itself: one of those is soon somebody else's connection.
+fn free_address(document: &str) -> String {
+    let number = DOCUMENTS.iter().position(|one| *one == document).unwrap() as u16;
+    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let port = (0..20).map(|attempt| 21_000 + number + 100 * attempt).find(is_free);
+    format!("127.0.0.1:{}", port.unwrap())
 }
 
 impl Need {

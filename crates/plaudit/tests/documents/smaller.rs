@@ -114,6 +114,7 @@ const SMALLER: &[(&str, &[&str])] = &[
     ("reward sft qwen3vl_sft_vlm_trend_reward", &["actor.model.model_path=judge/checkpoints/best_model"]),
     // Two documents may serve at the same time: `session.rs` gives each an address of its own.
     ("serve", &["--port 8000"]),
+    ("robot simulate", &["--port 0"]),
 ];
 
 /// Makes a command smaller.
