@@ -14,6 +14,7 @@
 mod body;
 mod chat;
 mod chat_options;
+mod connections;
 mod error;
 mod image;
 mod limits;
@@ -26,6 +27,7 @@ mod routes;
 mod score;
 mod server;
 
+pub use connections::{ConnectionLimits, Respond, serve_until};
 pub use error::ApiError;
 pub use limits::{Batching, Limits};
 pub use model::{

@@ -164,7 +164,7 @@ impl Service {
         queue.work(&**model, batching);
     }
 
-    pub(crate) fn connected(&self) {
+    pub(crate) fn count_connection(&self) {
         self.metrics.connected();
     }
 
@@ -183,7 +183,7 @@ impl Service {
         self.models.iter().for_each(|served| served.queue.abandon());
     }
 
-    pub(crate) async fn respond(&self, request: Request<Incoming>, client: IpAddr) -> Reply {
+    pub(crate) async fn reply_to(&self, request: Request<Incoming>, client: IpAddr) -> Reply {
         let began = Instant::now();
         let route = Route::of(request.uri().path());
         let is_head = request.method() == Method::HEAD;

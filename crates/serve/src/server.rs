@@ -1,32 +1,32 @@
-//! Connections: how they are accepted, bounded by client, and let go when the server stops.
+//! A server: its models, each with a thread, and its end.
 
-use std::collections::HashMap;
-use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper::body::Incoming;
+use hyper::{Request, Response};
 use thiserror::Error;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
+use crate::body::ReplyBody;
+use crate::connections::{ConnectionLimits, Respond, serve_until};
 use crate::limits::{Batching, Limits};
 use crate::model::Model;
 use crate::routes::Service;
 
-/// The largest head of a request.
-const HEAD_BYTES: usize = 32 << 10;
-/// Most lines of a head.
-const HEAD_LINES: usize = 64;
-/// How often the server checks whether it should stop.
-const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
+impl Respond for Service {
+    type Body = ReplyBody;
+
+    async fn respond(self: Arc<Self>, request: Request<Incoming>, client: IpAddr) -> Response<ReplyBody> {
+        self.reply_to(request, client).await
+    }
+
+    fn connected(&self) {
+        self.count_connection();
+    }
+}
 
 /// How a server is set up.
 #[derive(Debug, Clone)]
@@ -150,126 +150,11 @@ async fn serve(
     service: &Arc<Service>,
     stop: impl Fn() -> bool,
 ) -> Result<Shutdown, ServeError> {
-    let limits = *service.limits();
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    let permits = Arc::new(Semaphore::new(limits.connections));
-    let clients =
-        Arc::new(Clients { most: Limits::client_share(limits.connections), open: Mutex::default() });
-    let graceful = GracefulShutdown::new();
-    let mut stopped = pin!(async {
-        while !stop() {
-            sleep(STOP_POLL_INTERVAL).await;
-        }
-    });
-    loop {
-        let accepted = pin!(accept(&listener, &permits));
-        match either(accepted, stopped.as_mut()).await {
-            Either::Left((stream, client, permit)) => {
-                service.connected();
-                // One that has too many already is closed without a word.
-                if let Some(place) = clients.place(client) {
-                    spawn_connection(stream, client, (permit, place), service.clone(), &graceful);
-                }
-            }
-            Either::Right(()) => break,
-        }
-    }
-    drop(listener);
+    let Limits { connections, header_time, shutdown_time, .. } = *service.limits();
+    let graceful =
+        serve_until(listener, ConnectionLimits { connections, header_time }, service, stop).await?;
     let under_way = service.close();
-    let _ = timeout(limits.shutdown_time, graceful.shutdown()).await;
+    let _ = timeout(shutdown_time, graceful.shutdown()).await;
     let cut = service.under_way();
     Ok(Shutdown { answered: under_way.saturating_sub(cut), cut })
-}
-
-/// Connections by client.
-struct Clients {
-    most: usize,
-    open: Mutex<HashMap<IpAddr, usize>>,
-}
-
-/// One of a client's connections, until it is dropped.
-struct ClientPlace(Arc<Clients>, IpAddr);
-
-impl Clients {
-    fn place(self: &Arc<Self>, client: IpAddr) -> Option<ClientPlace> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = open.entry(client).or_default();
-        if *count >= self.most {
-            return None;
-        }
-        *count += 1;
-        Some(ClientPlace(self.clone(), client))
-    }
-}
-
-impl Drop for ClientPlace {
-    fn drop(&mut self) {
-        let mut open = self.0.open.lock().unwrap_or_else(PoisonError::into_inner);
-        match open.get_mut(&self.1) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => drop(open.remove(&self.1)),
-        }
-    }
-}
-
-enum Either<L, R> {
-    Left(L),
-    Right(R),
-}
-
-/// Whichever is ready first; the first of two that are.
-async fn either<L, R>(
-    mut left: std::pin::Pin<&mut impl Future<Output = L>>,
-    mut right: std::pin::Pin<&mut impl Future<Output = R>>,
-) -> Either<L, R> {
-    use std::task::Poll;
-    std::future::poll_fn(move |context| {
-        if let Poll::Ready(value) = left.as_mut().poll(context) {
-            return Poll::Ready(Either::Left(value));
-        }
-        right.as_mut().poll(context).map(Either::Right)
-    })
-    .await
-}
-
-/// The next connection, once a permit is free. What fails here fails for a client that went away, or for want of
-/// files; either passes.
-async fn accept(
-    listener: &tokio::net::TcpListener,
-    permits: &Arc<Semaphore>,
-) -> (tokio::net::TcpStream, IpAddr, Option<OwnedSemaphorePermit>) {
-    let permit = permits.clone().acquire_owned().await.ok();
-    loop {
-        match listener.accept().await {
-            Ok((stream, client)) => return (stream, client.ip(), permit),
-            Err(_) => sleep(STOP_POLL_INTERVAL).await,
-        }
-    }
-}
-
-/// Serves a connection in a task of its own.
-fn spawn_connection(
-    stream: tokio::net::TcpStream,
-    client: IpAddr,
-    place: (Option<OwnedSemaphorePermit>, ClientPlace),
-    service: Arc<Service>,
-    graceful: &GracefulShutdown,
-) {
-    let _ = stream.set_nodelay(true);
-    let header_time = service.limits().header_time;
-    let service = service_fn(move |request| {
-        let service = service.clone();
-        async move { Ok::<_, Infallible>(service.respond(request, client).await) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(header_time)
-        .max_buf_size(HEAD_BYTES)
-        .max_headers(HEAD_LINES)
-        .serve_connection(TokioIo::new(stream), service);
-    let connection = graceful.watch(connection);
-    tokio::spawn(async move {
-        let _ = connection.await; // a client that disconnects is no error of ours
-        drop(place);
-    });
 }

@@ -1,5 +1,6 @@
 //! What lies at a path: its format, and its items, each read when it is asked for.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -284,6 +285,30 @@ impl Recordings {
         self.items.get(number).map(|item| item.path.as_path())
     }
 
+    /// Whether it lies in a folder itself, and not in folders of its own below it.
+    #[must_use]
+    pub fn lies_in(&self, folder: &Path) -> bool {
+        let Some(item) = self.items.first() else { return false };
+        let Some(home) = item.home.as_deref().or(item.path.parent()) else { return false };
+        let by_outcome = ["success", "failure", "positive", "negative"].iter().any(|name| home.ends_with(name));
+        home == folder || by_outcome || self.format.shares_files()
+    }
+
+    /// What a table of labels calls each item: its name, with the folder before it where several have that name.
+    #[must_use]
+    pub fn label_names(&self) -> Vec<String> {
+        let mut count: HashMap<String, usize> = HashMap::new();
+        for name in self.items.iter().flat_map(Item::names) {
+            *count.entry(name).or_default() += 1;
+        }
+        let is_alone = |name: &String| count.get(name) == Some(&1);
+        let name = |(number, item): (usize, &Item)| {
+            let names = [item.stem(), item.full_name()];
+            names.into_iter().find(is_alone).unwrap_or_else(|| number.to_string())
+        };
+        self.items.iter().enumerate().map(name).collect()
+    }
+
     fn of(path: &Path, format: DatasetFormat, found: Items, rules: &Rules) -> Result<Self, OpenError> {
         let rules = Arc::new(rules.clone());
         let item = |item: Item| Item { format, rules: rules.clone(), ..item };
@@ -298,11 +323,7 @@ impl Recordings {
 /// The format of what lies in a folder itself. Datasets in folders of their own below it do not count.
 pub(crate) fn format_in(folder: &Path) -> Option<DatasetFormat> {
     let found = Recordings::open(folder, &Rules::default()).ok()?;
-    let item = found.items.first()?;
-    let home = item.home.as_deref().or(item.path.parent())?;
-    let by_outcome = ["success", "failure", "positive", "negative"].iter().any(|name| home.ends_with(name));
-    let is_own = home == folder || by_outcome || found.format.shares_files();
-    is_own.then_some(found.format)
+    found.lies_in(folder).then_some(found.format)
 }
 
 /// The format of what is at a path; nothing where only stores are, in folders below.

@@ -4,8 +4,10 @@ use std::fmt::{Display, Write as _};
 
 use crate::page::Chart;
 
-const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("page.js");
+/// How pages look, for who serves it as a file.
+pub const STYLE: &str = include_str!("style.css");
+/// What shows values under the pointer and runs videos in step, for who serves it as a file.
+pub const SCRIPT: &str = include_str!("page.js");
 
 /// Text that is safe inside HTML.
 #[must_use]
@@ -51,6 +53,12 @@ pub struct Html {
 }
 
 impl Html {
+    /// The HTML so far.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
     /// Adds HTML as it is.
     pub fn raw(&mut self, html: &str) -> &mut Self {
         self.text.push_str(html);

@@ -11,5 +11,5 @@ mod html;
 mod videos;
 
 pub use chart::{Chart, Ends, Mark, Scale, Series, Size, Unit};
-pub use html::{Finding, Html, Page, Tone, Verdict, data_url, escape};
+pub use html::{Finding, Html, Page, SCRIPT, STYLE, Tone, Verdict, data_url, escape};
 pub use videos::{EmbeddedVideo, PageVideo};

@@ -4,28 +4,25 @@
   const said = (value, unit) => unit === 'percent' ? (100 * value).toFixed(1).replace(/\.0$/, '') + ' %'
     : unit === 'whole' ? String(Math.round(value)) : unit === 'seconds' ? value.toFixed(2) + ' s' : String(+value.toPrecision(4));
 
-  for (const field of document.querySelectorAll('.field')) {
+  // Charts may come later than this script: each is read when the pointer first moves over it.
+  const watch = field => {
     const [x0, x1, scale, xUnit] = field.dataset.x.split(' '), [y0, y1, yUnit] = field.dataset.y.split(' ');
     const log = scale === 'Log', along = x => log ? Math.log10(x) : +x;
     const xOf = p => { const v = along(x0) + p / 1000 * (along(x1) - along(x0)); return log ? 10 ** v : v; };
     const yOf = p => +y0 + (1 - p / 1000) * (y1 - y0);
-    let lines, tip, hair;
-    const read = () => [...field.querySelectorAll('[data-name]')].map(line => ({
+    const lines = [...field.querySelectorAll('[data-name]')].map(line => ({
       name: line.dataset.name,
       points: (line.getAttribute('points') || line.getAttribute('d').slice(1, -2)).split(' ').map(p => p.split(',').map(Number)),
     }));
-    const hide = () => { if (tip) { tip.hidden = hair.hidden = true; } };
-    field.addEventListener('pointerleave', hide);
-    field.addEventListener('pointermove', event => {
-      lines ??= read();
+    const tip = document.createElement('div'), hair = document.createElement('i');
+    tip.className = 'tip'; hair.className = 'hair';
+    tip.hidden = hair.hidden = true;
+    field.append(hair, tip);
+    field.addEventListener('pointerleave', () => { tip.hidden = hair.hidden = true; });
+    return event => {
       const box = field.getBoundingClientRect(), at = (event.clientX - box.left) / box.width * 1000;
       const nearest = lines.flatMap(line => line.points.map(p => p[0])).reduce((a, b) => Math.abs(b - at) < Math.abs(a - at) ? b : a, Infinity);
       if (!Number.isFinite(nearest)) return;
-      if (!tip) {
-        tip = document.createElement('div'); hair = document.createElement('i');
-        tip.className = 'tip'; hair.className = 'hair';
-        field.append(hair, tip);
-      }
       tip.hidden = hair.hidden = false;
       const rows = [`${field.parentElement.querySelector('.x-name').textContent} ${said(xOf(nearest), xUnit)}`];
       for (const line of lines) {
@@ -38,8 +35,15 @@
       tip.style.left = right ? 'auto' : `calc(${nearest / 10}% + 8px)`;
       tip.style.right = right ? `calc(${100 - nearest / 10}% + 8px)` : 'auto';
       tip.style.top = '4px';
-    });
-  }
+    };
+  };
+  const watched = new WeakMap();
+  document.addEventListener('pointermove', event => {
+    const field = event.target.closest?.('.field');
+    if (!field) return;
+    if (!watched.has(field)) watched.set(field, watch(field));
+    watched.get(field)(event);
+  });
 
   for (const films of document.querySelectorAll('.films')) {
     const videos = [...films.querySelectorAll('video')];

@@ -1,0 +1,46 @@
+//! What pages work with: the folder, what is in it, and who is told what happens.
+
+use std::sync::Arc;
+
+use crate::error::StudioError;
+use crate::events::Events;
+use crate::folder::Folder;
+use crate::library::Library;
+use crate::scoring::Scoring;
+use crate::server::StudioSettings;
+
+/// What pages work with.
+pub(crate) struct App {
+    pub(crate) folder: Folder,
+    /// Whether nothing may be written.
+    pub(crate) read_only: bool,
+    pub(crate) events: Arc<Events>,
+    pub(crate) library: Arc<Library>,
+    pub(crate) scoring: Arc<Scoring>,
+}
+
+impl App {
+    /// Begins to look for what is in the folder.
+    pub(crate) fn start(folder: Folder, settings: StudioSettings) -> Result<Arc<Self>, StudioError> {
+        let events = Arc::new(Events::default());
+        let library = Arc::new(Library::new(folder.clone()));
+        let StudioSettings { models, open_options, read_only, .. } = settings;
+        let scoring = Arc::new(Scoring::new(folder.clone(), library.clone(), &models, open_options));
+        library.start(&events)?;
+        scoring.start(&events)?;
+        Ok(Arc::new(Self { folder, read_only, events, library, scoring }))
+    }
+
+    /// Lets threads and streams end.
+    pub(crate) fn stop(&self) {
+        self.library.stop();
+        self.scoring.stop();
+        self.events.close();
+    }
+
+    /// The folder in a word.
+    pub(crate) fn folder_name(&self) -> String {
+        let name = self.folder.root().file_name();
+        name.map_or_else(|| "/".into(), |name| name.to_string_lossy().into_owned())
+    }
+}
