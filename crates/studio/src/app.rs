@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::error::StudioError;
 use crate::events::Events;
 use crate::folder::Folder;
+use crate::images::Images;
 use crate::library::Library;
 use crate::scoring::Scoring;
 use crate::server::StudioSettings;
@@ -17,6 +18,7 @@ pub(crate) struct App {
     pub(crate) events: Arc<Events>,
     pub(crate) library: Arc<Library>,
     pub(crate) scoring: Arc<Scoring>,
+    pub(crate) images: Images,
 }
 
 impl App {
@@ -28,7 +30,7 @@ impl App {
         let scoring = Arc::new(Scoring::new(folder.clone(), library.clone(), &models, open_options));
         library.start(&events)?;
         scoring.start(&events)?;
-        Ok(Arc::new(Self { folder, read_only, events, library, scoring }))
+        Ok(Arc::new(Self { folder, read_only, events, library, scoring, images: Images::default() }))
     }
 
     /// Lets threads and streams end.

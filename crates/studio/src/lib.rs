@@ -18,12 +18,14 @@
 
 mod app;
 mod assets;
+mod clip;
 mod curves;
 mod error;
 mod events;
 mod folder;
 mod gate;
 mod http;
+mod images;
 mod library;
 mod lru;
 mod pages;

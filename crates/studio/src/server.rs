@@ -168,7 +168,7 @@ impl Service {
 /// browser would leave the new cookie out.
 fn first_visit(path: &str) -> Reply {
     Reply::html(format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>plaudit studio</title>\
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><link rel=\"icon\" href=\"data:,\"><title>plaudit studio</title>\
          <meta http-equiv=\"refresh\" content=\"0; url={0}\"></head><body><a href=\"{0}\">plaudit studio</a></body></html>\n",
         escape(path)
     ))

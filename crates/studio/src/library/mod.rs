@@ -19,7 +19,7 @@ pub(crate) use episode::{EpisodeFlag, EpisodeRow, ItemRow};
 use crate::error::StudioError;
 use crate::events::Events;
 use crate::folder::Folder;
-use crate::http::Refusal;
+use crate::http::{Params, Refusal, encode};
 use crate::lru::Lru;
 
 /// Recordings that are kept open.
@@ -287,4 +287,17 @@ impl OpenEpisode {
 fn is_skipped(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.starts_with('.') || matches!(&*name, "target" | "node_modules" | "__pycache__" | "tensorboard")
+}
+
+impl EpisodeKey {
+    /// Where it is shown.
+    pub(crate) fn address(&self, path: &str) -> String {
+        format!("{path}?d={}&i={}&s={}", encode(&self.dataset), self.item, self.part)
+    }
+
+    /// The episode that a request is about.
+    pub(crate) fn of(params: &Params) -> Result<Self, Refusal> {
+        let (item, part) = (params.need_parsed("i")?, params.parsed("s")?.unwrap_or(0));
+        Ok(Self { dataset: params.need("d")?.into(), item, part })
+    }
 }

@@ -5,6 +5,7 @@
 //! thread of [`App`](crate::app::App), which tells `app.events`.
 
 mod data;
+mod episode;
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ pub(crate) struct Page {
 }
 
 /// All of them, in the order of the menu.
-pub(crate) const PAGES: &[&Page] = &[&data::PAGE];
+pub(crate) const PAGES: &[&Page] = &[&data::PAGE, &episode::PAGE];
 
 /// Answers a request that was let in.
 pub(crate) fn answer(app: &Arc<App>, request: &Request) -> Result<Reply, Refusal> {
