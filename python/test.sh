@@ -3,7 +3,8 @@
 #
 #   python/test.sh                 as it is handed out (profile dist)
 #   python/test.sh --profile dev   with what `cargo test` has built already: minutes less
-#   python/test.sh --long          with torch, stable-baselines3 and lerobot, too
+#   python/test.sh --long          with the programs that people use, too: torch, stable-baselines3, CleanRL, lerobot, transformers,
+#                                  Jupyter, wandb, mlflow, trackio. It fetches some gigabytes and takes half an hour
 #
 # PLAUDIT_PYTHON_VENV names an environment to use and to keep; without it, one is made and removed.
 set -euo pipefail
@@ -26,8 +27,22 @@ venv=${PLAUDIT_PYTHON_VENV:-$scratch/venv}
 "$venv/bin/python" -m pip install --quiet "maturin>=1.9,<2" numpy gymnasium pytest pillow ||
   { echo "the packages that build and test the wheel cannot be installed here" >&2; exit 77; }
 if [ ${#long[@]} -gt 0 ]; then
-  "$venv/bin/python" -m pip install --quiet torch stable-baselines3
-  "$venv/bin/python" -m pip install --quiet "lerobot>=0.4" || echo "lerobot cannot be installed here: its tests are skipped"
+  # In one go, so that their versions fit one another: lerobot 0.4 needs transformers before 5.
+  with=(torch torchvision stable-baselines3 tensorboard ipykernel nbclient)
+  "$venv/bin/python" -m pip install --quiet "${with[@]}" "lerobot>=0.4" "transformers>=4.57,<5" || {
+    echo "lerobot and transformers cannot be installed here: their tests are skipped"
+    "$venv/bin/python" -m pip install --quiet "${with[@]}"
+  }
+  # In a Python of their own, as runs use them: trackio and lerobot need versions of huggingface-hub that exclude each other.
+  python3 -m venv "$scratch/loggers"
+  if "$scratch/loggers/bin/python" -m pip install --quiet wandb mlflow trackio; then
+    export PLAUDIT_LOGGER_PYTHON=$scratch/loggers/bin/python
+  else
+    echo "wandb, mlflow and trackio cannot be installed here: their tests are skipped"
+  fi
+  # It is scripts that are run as they are, made for the Pythons of its time; of what they import, all is here.
+  "$venv/bin/python" -m pip install --quiet --no-deps --ignore-requires-python "cleanrl==1.2.0" setuptools ||
+    echo "cleanrl cannot be installed here: its test is skipped"
 fi
 "$venv/bin/maturin" build --locked --profile "$profile" --interpreter "$venv/bin/python" --out "$scratch/wheels"
 wheel=("$scratch"/wheels/*.whl)
@@ -36,4 +51,4 @@ echo "wheel: $(basename "${wheel[0]}"), $((bytes / 1000000)) MB"
 # The size is a promise about what is handed out.
 if [ "$profile" = dist ] && [ "$bytes" -gt 40000000 ]; then echo "more than 40 MB" >&2; exit 1; fi
 "$venv/bin/python" -m pip install --quiet --force-reinstall --no-deps "${wheel[0]}"
-"$venv/bin/python" -m pytest "${long[@]}"
+"$venv/bin/python" -m pytest -rs "${long[@]}"

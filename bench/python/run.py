@@ -3,7 +3,8 @@
     python bench/python/run.py [--checkpoint MODEL]    needs plaudit, gymnasium; torch and torchvision for the comparison
 
 ResNet-18 at 128 px: a network of random weights in PyTorch, one of the same size in plaudit. Without --checkpoint a model is
-trained for a few steps first. Each number is the median of the repeats.
+trained for a few steps first. Both are measured in turns, so that what else the machine does falls on both; each number is the
+median of the repeats. README.md beside this file has the method and what was measured.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 
 import plaudit
@@ -35,6 +39,20 @@ def median_ms(work, repeats: int) -> float:
     return 1e3 * statistics.median(times)
 
 
+def turns_ms(works: dict, repeats: int) -> dict[str, float]:
+    """Milliseconds of several works, one after the other, again and again: the median of each."""
+    for work in works.values():
+        for _ in range(max(3, repeats // 10)):
+            work()
+    times = {name: [] for name in works}
+    for _ in range(repeats):
+        for name, work in works.items():
+            began = time.perf_counter()
+            work()
+            times[name].append(time.perf_counter() - began)
+    return {name: 1e3 * statistics.median(each) for name, each in times.items()}
+
+
 def trained(folder: Path) -> Path:
     """A ResNet-18 that has learned for a few steps: its speed is that of any."""
     small = {"env.eval.total_num_envs": 4, "env.eval.data_collection.save_dir": folder / "episodes"}
@@ -52,12 +70,15 @@ def pytorch():
     import torchvision
 
     network = torchvision.models.resnet18(num_classes=1).eval()
+    last = torchvision.models.resnet18(num_classes=1).eval().to(memory_format=torch.channels_last)
     mean, std = (torch.tensor(of).view(1, 3, 1, 1) for of in (MEAN, STD))
 
     @torch.inference_mode()
-    def score(images):
+    def score(images, channels_last=False):
         batch = torch.from_numpy(images).permute(0, 3, 1, 2).float().div(255).sub(mean).div(std)
-        return torch.sigmoid(network(batch)).numpy()
+        # The permuted batch lies as channels_last already; the other way is torch's own.
+        batch = batch.contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
+        return torch.sigmoid((last if channels_last else network)(batch)).numpy()
 
     return score
 
@@ -82,13 +103,128 @@ def environments(rng) -> dict[str, float]:
     }
 
 
+def resident_mb(field: str = "VmRSS") -> float:
+    """Memory of this process."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) / 1024
+
+
+def memory(model) -> dict[str, float]:
+    """What is held after many calls, and what a large batch takes beside itself: less than itself, if it is not copied."""
+    nothing, one = np.zeros((0, 128, 128, 3), np.uint8), np.zeros((1, 32, 32, 3), np.uint8)
+    for _ in range(1000):
+        model.score(nothing)
+        model.score(one)
+    before = resident_mb()
+    for _ in range(1_000_000):
+        model.score(nothing)
+    for _ in range(2_000):
+        model.score(one)
+    grown = resident_mb() - before
+    model.score(np.zeros((256, 128, 128, 3), np.uint8))
+    batch = np.zeros((8192, 128, 128, 3), np.uint8)
+    batch += 1  # every page is there
+    Path("/proc/self/clear_refs").write_text("5")  # the highest mark begins anew
+    held = resident_mb()
+    model.score(batch)
+    extra = resident_mb("VmHWM") - held
+    return {"mb_after_a_million_calls": grown, "batch_mb": batch.nbytes / 2**20, "extra_mb_for_it": extra}
+
+
+class Null(gymnasium.Env):
+    """Takes no time, so that what is measured is everything else."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (8,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    seen = np.zeros(8, np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        return self.seen, {}
+
+    def step(self, action):
+        return self.seen, 0.0, False, False, {}
+
+
+class NullVector(gymnasium.vector.VectorEnv):
+    """The same for all rows in one call."""
+
+    metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
+
+    def __init__(self, num_envs=1, max_episode_steps=None):
+        self.num_envs, self.limit, self.steps = num_envs, max_episode_steps, 0
+        self.single_observation_space, self.single_action_space = Null.observation_space, Null.action_space
+        self.observation_space = gymnasium.spaces.Box(-1, 1, (num_envs, 8), np.float32)
+        self.action_space = gymnasium.spaces.Box(-1, 1, (num_envs, 2), np.float32)
+        self.seen, self.zeros = np.zeros((num_envs, 8), np.float32), np.zeros(num_envs)
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return self.seen, {}
+
+    def step(self, actions):
+        self.steps += 1
+        over = np.full(self.num_envs, self.steps >= self.limit)
+        info = {"final_obs": np.array([*self.seen, None], object)[:-1], "_final_obs": over} if over[0] else {}
+        self.steps *= not over[0]
+        return self.seen, self.zeros, np.zeros(self.num_envs, bool), over, info
+
+
+def custom(envs: int = 16) -> dict[str, float]:
+    """Microseconds of a step of an environment of Python's in plaudit's loop: a long evaluation less a short one, by their steps."""
+    found = {}
+    for name, env in (("rows", Null), ("vector", NullVector)):
+        took = {}
+        for steps in (1_000, 21_000):
+            sizes = {"env.eval.total_num_envs": envs, "env.eval.rollout_epoch": 1, "env.eval.max_episode_steps": steps}
+            with tempfile.TemporaryDirectory() as folder:
+                began = time.perf_counter()
+                plaudit.evaluate("gymnasium_random", env=env, quiet=True, **sizes, runner__logger__log_path=Path(folder) / "run")
+                took[steps] = time.perf_counter() - began
+        found[f"{name}_us_a_step_of_{envs}"] = 1e6 * (took[21_000] - took[1_000]) / 20_000
+    one = Null()
+    found["of_which_python_alone"] = 1e3 * median_ms(lambda: [one.step(None) for _ in range(envs)], 2000)
+    return found
+
+
+NULL = "import numpy\n\ndef score(images):\n    return numpy.zeros(len(images))\n"
+
+
+def own_models(checkpoint) -> dict[str, float]:
+    """Microseconds of a call of a function that does nothing, for images of 128 px; and the same network as plaudit's and as anybody's ONNX file."""
+    found, rng = {}, np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "null.py").write_text(NULL)
+        model = plaudit.RewardModel(f"{folder}/null.py:score")
+        for batch in (1, 64):
+            images = rng.integers(0, 256, (batch, 128, 128, 3), dtype=np.uint8)
+            found[f"function_us_of_{batch}"] = 1e3 * median_ms(lambda: model.score(images), 500)
+        file = Path(folder) / "model.onnx"
+        words = ["reward", "export", str(checkpoint), "--format", "onnx", "--output", str(file)]
+        subprocess.run([sys.executable, "-m", "plaudit", *words], check=True, capture_output=True)
+        file.with_suffix(".json").write_text('{"output": "logit", "output_name": "logit"}')
+        images = rng.integers(0, 256, (8, 128, 128, 3), dtype=np.uint8)
+        own, onnx = plaudit.RewardModel(checkpoint, device="cpu"), plaudit.RewardModel(file)
+        works = {"plaudit": lambda: own.score(images), "onnx": lambda: onnx.score(images)}
+        found |= {f"{name}_ms_of_8": took for name, took in turns_ms(works, 10).items()}
+    return found
+
+
+def importing() -> float:
+    """Milliseconds of CPU that `import plaudit` takes: the least of ten."""
+    code = "import time; began = time.process_time(); import plaudit; print(time.process_time() - began)"
+    run = lambda: float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout)  # noqa: E731
+    return 1e3 * min(run() for _ in range(10))
+
+
 def main() -> None:
     """Prints one JSON object."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--checkpoint")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        model = plaudit.RewardModel(arguments.checkpoint or trained(Path(folder)), device="cpu")
+        checkpoint = arguments.checkpoint or trained(Path(folder))
+        model = plaudit.RewardModel(checkpoint, device="cpu")
+        own = own_models(checkpoint)
     try:
         peer = pytorch()
     except ImportError:
@@ -98,14 +234,21 @@ def main() -> None:
     for batch in BATCHES:
         images = rng.integers(0, 256, (batch, 128, 128, 3), dtype=np.uint8)
         repeats = max(5, 60 // batch)
-        row = {"plaudit": median_ms(lambda: model.score(images), repeats)}
+        works = {"plaudit": lambda: model.score(images)}
         if peer is not None:
-            row["torch"] = median_ms(lambda: peer(images), repeats)
-            row["torch_over_plaudit"] = row["torch"] / row["plaudit"]
+            works["torch"] = lambda: peer(images)
+            works["torch_channels_last"] = lambda: peer(images, True)
+        row = turns_ms(works, repeats)
+        if peer is not None:
+            row["torch_over_plaudit"] = min(row["torch"], row["torch_channels_last"]) / row["plaudit"]
         found["scores_ms"][batch] = row
     nothing = np.zeros((0, 128, 128, 3), np.uint8)
     found["call_us"] = 1e3 * median_ms(lambda: model.score(nothing), 5000)
     found["envs"] = environments(rng)
+    found["custom_env"] = custom()
+    found["own_models"] = own
+    found["memory"] = memory(model)
+    found["import_ms_of_cpu"] = importing()
     print(json.dumps(found, indent=2))
 
 

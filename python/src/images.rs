@@ -10,7 +10,7 @@ use crate::error::input;
 
 /// What is accepted, in every message about something else.
 const EXPECTED: &str = "pass uint8 (or float32 from 0 to 1) images of height, width and 3 colours, one or a \
-                        batch of them: a numpy array, a tensor on the CPU, a PIL image, or a list of these";
+                        batch of them: a numpy array, a tensor, a PIL image, or a list of these";
 
 /// The kinds of device that DLPack numbers, as far as anybody has them.
 const DEVICES: [(i32, &str); 6] =
@@ -193,7 +193,9 @@ pub(crate) fn to_array<'py>(images: &Bound<'py, PyAny>) -> PyResult<Bound<'py, P
         return stacked(images, &numpy);
     }
     if images.hasattr("__dlpack__")? {
-        refuse_other_device(images)?;
+        if let Some(copied) = copied_from_device(images)? {
+            return to_array(&copied);
+        }
         let array = numpy.call_method1("from_dlpack", (images,)).map_err(|error| {
             input(format!("this tensor cannot be read: {error}"), "pass tensor.detach().cpu()")
         })?;
@@ -229,17 +231,38 @@ fn stacked<'py>(
     Ok(numpy.call_method1("stack", (arrays,))?.cast_into()?)
 }
 
-/// Reward models take images from the CPU's memory. A copy from a GPU takes time that nobody should spend
-/// without knowing.
-fn refuse_other_device(tensor: &Bound<'_, PyAny>) -> PyResult<()> {
+/// A tensor that is elsewhere than in the CPU's memory, copied there; nothing for one that is there.
+fn copied_from_device<'py>(tensor: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let place = tensor.call_method0("__dlpack_device__").and_then(|place| place.extract());
     let (kind, index): (i32, i32) = place.map_err(|error| {
-        input(format!("this tensor cannot be read: {error}"), "pass a tensor that is on the CPU")
+        input(format!("this tensor cannot be read: {error}"), "pass a tensor that is on the CPU or a GPU")
     })?;
     if kind == CPU || kind == PINNED {
-        return Ok(());
+        return Ok(None);
     }
     let name = DEVICES.iter().find(|(known, _)| *known == kind).map_or("another device", |(_, name)| *name);
-    let message = format!("the tensor is on {name}:{index}; images are taken from the CPU");
-    Err(input(message, "pass tensor.cpu(): the copy is yours to time"))
+    // torch's way, CuPy's, and that of JAX and whoever else turns into an array of numpy.
+    let copied = if tensor.hasattr("cpu")? {
+        tensor.call_method0("cpu")
+    } else if tensor.hasattr("get")? {
+        tensor.call_method0("get")
+    } else if tensor.hasattr("__array__")? {
+        tensor.call_method0("__array__")
+    } else {
+        let message =
+            format!("the tensor is on {name}:{index}, and does not say how it is copied from there");
+        return Err(input(message, "copy it to the CPU, and pass the copy"));
+    };
+    let failed = |error| {
+        input(
+            format!("the tensor cannot be copied from {name}:{index}: {error}"),
+            "pass tensor.detach().cpu()",
+        )
+    };
+    let copied = copied.map_err(failed)?;
+    if copied.is(tensor) {
+        let message = format!("the tensor is on {name}:{index}, and its copy is there as well");
+        return Err(input(message, "copy it to the CPU, and pass the copy"));
+    }
+    Ok(Some(copied))
 }

@@ -18,6 +18,8 @@ mod recorder;
 mod recording;
 mod reward;
 
+use std::path::PathBuf;
+
 use plaudit_nn::alloc::CachingAllocator;
 use pyo3::prelude::*;
 
@@ -30,6 +32,11 @@ static MEMORY: CachingAllocator = CachingAllocator::new();
 fn _plaudit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // What a library keeps for itself is bounded; a command sets its own limit.
     MEMORY.set_cache_limit(process::CACHE_BYTES);
+    // What runs reward functions: this interpreter. An embedded one has no file.
+    let executable: Option<PathBuf> = module.py().import("sys")?.getattr("executable")?.extract()?;
+    if let Some(python) = executable.filter(|python| !python.as_os_str().is_empty()) {
+        plaudit::interpreter::set(python);
+    }
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(command::run_command, module)?)?;
     module.add_class::<model::RewardModel>()?;

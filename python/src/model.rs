@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use numpy::PyArray1;
 use plaudit::device::{self, DeviceChoice, GpuWork};
+use plaudit::interpreter;
 use plaudit_core::{FrameShape, Frames, Obs, Score};
 use plaudit_nn::classifier::{Device, Precision, Scorer};
 use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 use plaudit_reward::card::ModelCard;
+use plaudit_reward::custom::{CustomLocation, CustomModel, ImageScorer};
 use plaudit_reward::endpoint::ServerModel;
 use plaudit_reward::open::{ModelLocation, OpenError, OpenOptions, RewardModel as Opened};
 use plaudit_reward::{CameraView, FrameRewardModel, FrameStack};
@@ -41,6 +43,8 @@ pub(crate) struct OpenModel {
 pub(crate) enum Kind {
     /// An image classifier in this process.
     Classifier { scorer: Scorer, card: Box<ModelCard> },
+    /// A model of one's own making that scores images.
+    Custom(Box<CustomModel>),
     /// An image classifier on a server.
     Frames(Box<dyn FrameRewardModel>),
     /// A vision-language model, here or on a server.
@@ -53,13 +57,18 @@ impl OpenModel {
         let device = match location {
             ModelLocation::Classifier(_) => resolved(device, GpuWork::Classifier)?,
             ModelLocation::VisionLanguage(_) => resolved(device, GpuWork::VisionLanguage)?,
-            ModelLocation::Server(_) => Device::Cpu,
+            ModelLocation::Custom(_) | ModelLocation::Server(_) => Device::Cpu,
         };
         let precision = if device == Device::Cpu { Precision::Fp32 } else { Precision::Bf16 };
-        let options = OpenOptions { device, precision, ..OpenOptions::default() };
+        let python = interpreter::default();
+        let options = OpenOptions { device, precision, python, ..OpenOptions::default() };
         let opened = Opened::open(&location, options).map_err(|error| failed(&error))?;
         let named = match (device, &opened) {
             (_, Opened::Server(_)) => "server".into(),
+            (_, Opened::Custom(model)) => match &model.location {
+                CustomLocation::Onnx(_) => "cpu".into(),
+                CustomLocation::Python(_) => "python".into(),
+            },
             (Device::Cpu, _) => "cpu".into(),
             (Device::Cuda(index), _) => format!("cuda:{index}"),
         };
@@ -73,6 +82,11 @@ impl OpenModel {
                 let threshold = card.threshold.map(|threshold| threshold as f32);
                 let keys = card.settings.image_keys.clone();
                 (Kind::Classifier { scorer, card: Box::new(card) }, keys, threshold)
+            }
+            Opened::Custom(model) => {
+                let threshold = model.card.threshold.map(|threshold| threshold as f32);
+                let keys = model.card.views();
+                (Kind::Custom(model), keys, threshold)
             }
             Opened::VisionLanguage(model) => {
                 let judge = Judge::local(model.model);
@@ -103,9 +117,13 @@ impl OpenModel {
 
     /// The logit of each image.
     fn logits(&self, views: Vec<ViewPixels<'_>>) -> PyResult<Vec<f32>> {
-        let Kind::Classifier { scorer, .. } = &self.kind else {
-            let hint = "score() gives what it says";
-            return Err(input("only an image classifier in this process has logits", hint));
+        let scorer: &dyn ImageScorer = match &self.kind {
+            Kind::Classifier { scorer, .. } => scorer,
+            Kind::Custom(model) => &*model.scorer,
+            Kind::Frames(_) | Kind::Judge(_) => {
+                let hint = "score() gives what it says";
+                return Err(input("only a model of images in this process has logits", hint));
+            }
         };
         let batch = ImageBatch::new(views).map_err(|error| refused(&error))?;
         scorer.logits(&batch).map_err(|error| match &error {
@@ -116,9 +134,14 @@ impl OpenModel {
 
     /// The score of each image.
     fn scores(&self, views: Vec<ViewPixels<'_>>, task: Option<&str>) -> PyResult<Vec<f32>> {
+        let temperature = match &self.kind {
+            Kind::Classifier { card, .. } => Some(card.temperature()),
+            Kind::Custom(model) => Some(model.card.temperature()),
+            Kind::Frames(_) | Kind::Judge(_) => None,
+        };
         match &self.kind {
-            Kind::Classifier { card, .. } => {
-                let temperature = card.temperature();
+            Kind::Classifier { .. } | Kind::Custom(_) => {
+                let temperature = temperature.unwrap_or(1.0);
                 let score = |logit: f32| Score::at_temperature(logit, temperature).map(Score::get);
                 let logits = self.logits(views)?;
                 let broken =
@@ -319,6 +342,13 @@ impl RewardModel {
                     card.set_item(key, value)?;
                 }
             }
+            Kind::Custom(model) => {
+                let text = serde_json::to_string(&model.card).map_err(|error| failed(&error))?;
+                let own = py.import("json")?.getattr("loads")?.call1((text,))?;
+                card.update(own.cast::<PyDict>()?.as_mapping())?;
+                card.set_item("image_keys", model.card.views())?;
+                card.set_item("format", model.location.kind())?;
+            }
             Kind::Frames(_) => card.set_item("image_keys", model.image_keys.clone())?,
             Kind::Judge(judge) => judge.card(&card)?,
         }
@@ -341,12 +371,12 @@ impl RewardModel {
     #[getter]
     fn kind(&self) -> PyResult<&'static str> {
         Ok(match self.open()?.kind {
-            Kind::Classifier { .. } | Kind::Frames(_) => "classifier",
+            Kind::Classifier { .. } | Kind::Custom(_) | Kind::Frames(_) => "classifier",
             Kind::Judge(_) => "judge",
         })
     }
 
-    /// Where it computes: `cpu`, `cuda:0` or `server`.
+    /// Where it computes: `cpu`, `cuda:0`, `python` (a process of it) or `server`.
     #[getter]
     fn device(&self) -> PyResult<String> {
         Ok(self.open()?.device.clone())

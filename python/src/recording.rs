@@ -125,6 +125,11 @@ impl Recordings {
         self.data.path.clone()
     }
 
+    /// A contact sheet of some of them, for a notebook.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("plaudit.notebook")?.call_method1("recordings", (slf,))
+    }
+
     /// Another process opens it again.
     fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((PathBuf,), Bound<'py, PyDict>)> {
         let named = PyDict::new(py);
@@ -296,6 +301,11 @@ impl Recording {
     #[getter]
     fn follows_actions(&self) -> bool {
         self.data.follows_actions()
+    }
+
+    /// Some of its frames, for a notebook.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("plaudit.notebook")?.call_method1("recording", (slf,))
     }
 
     fn __repr__(&self) -> String {

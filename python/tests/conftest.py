@@ -4,12 +4,12 @@ import pytest
 
 import plaudit
 
-LONG = "torch, stable-baselines3 and lerobot: minutes; asked for with --long"
+LONG = "torch, stable-baselines3, lerobot and others: minutes; asked for with --long"
 
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--long", action="store_true", help="tests with torch, stable-baselines3 and lerobot, too"
+        "--long", action="store_true", help="tests with torch, stable-baselines3, lerobot and others, too"
     )
 
 

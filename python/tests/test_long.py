@@ -26,6 +26,10 @@ def test_tensors_are_images(model):
     ]:
         with pytest.raises(plaudit.Error, match=words):
             model.score(wrong)
+    if torch.cuda.is_available():
+        np.testing.assert_allclose(model.score(batch.cuda()), expected, rtol=1e-5)
+        with pytest.raises(plaudit.Error, match="detach"):
+            model.score((batch.float() / 255).cuda().requires_grad_())
 
 
 def test_a_dataset_feeds_a_loader_with_workers(episodes):

@@ -110,6 +110,47 @@ def test_what_is_no_image_is_refused_with_what_was_expected(model, images, wrong
     assert isinstance(refused.value, (plaudit.Error, ValueError))
 
 
+class OnAGpu:
+    """A tensor as CUDA's are to whoever is handed one: its memory cannot be read here."""
+
+    def __init__(self, images, device=(2, 1)):
+        self.images, self.device, self.copies = images, device, 0
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, **_):
+        raise BufferError("the memory is not the CPU's")
+
+    def cpu(self):
+        self.copies += 1
+        return self.images
+
+
+def test_tensors_of_a_gpu_are_copied_to_the_cpu(model, images):
+    expected = model.score(images)
+    tensor = OnAGpu(images)
+    np.testing.assert_array_equal(model.score(tensor), expected)
+    assert tensor.copies == 1
+    np.testing.assert_array_equal(model.score([OnAGpu(image) for image in images]), expected)
+    np.testing.assert_array_equal(model.score({model.image_keys[0]: OnAGpu(images, (10, 0))}), expected)
+    nested = OnAGpu(None)
+    nested.images = nested
+    with pytest.raises(plaudit.InputError, match="cuda:1, and its copy is there as well"):
+        model.score(nested)
+    full = OnAGpu(images)
+    full.cpu = lambda: (_ for _ in ()).throw(RuntimeError("CUDA error: out of memory"))
+    with pytest.raises(plaudit.InputError, match="cannot be copied from cuda:1: RuntimeError: CUDA error"):
+        model.score(full)
+
+    class Foreign:
+        __dlpack_device__ = lambda self: (14, 0)  # noqa: E731
+        __dlpack__ = OnAGpu.__dlpack__
+
+    with pytest.raises(plaudit.InputError, match="oneapi:0, and does not say how"):
+        model.score(Foreign())
+
+
 def test_a_model_that_is_not_there_is_named(tmp_path):
     with pytest.raises(plaudit.Error) as refused:
         plaudit.RewardModel(tmp_path / "nothing")

@@ -17,6 +17,7 @@ pub mod labelled;
 pub mod labelling;
 pub mod lerobot;
 mod mcap;
+mod own_folder;
 mod protobuf;
 pub mod recording;
 pub mod replay_buffer;

@@ -11,9 +11,11 @@ use lerobot_episodes::{Kind, episode};
 use plaudit_core::FrameShape;
 use plaudit_data::convert::BadFiles;
 use plaudit_data::episode::{CollectionRun, Ending, EpisodeFormat, EpisodeWriter, Targets};
-use plaudit_data::export::{ExportError, ExportFormat, ExportOptions, export};
+use plaudit_data::export::{
+    ExportError, ExportFormat, ExportOptions, ExportProblem, StatePose, export, export_scored,
+};
 use plaudit_data::lerobot::{Dataset, ImageStorage};
-use plaudit_data::recording::{DatasetFormat, Recordings, Rules};
+use plaudit_data::recording::{DatasetFormat, Recording, Recordings, Rules};
 
 fn options(format: ExportFormat) -> ExportOptions {
     ExportOptions { format, fps: 20.0, rules: Rules::default() }
@@ -21,6 +23,10 @@ fn options(format: ExportFormat) -> ExportOptions {
 
 fn lerobot(images: ImageStorage) -> ExportFormat {
     ExportFormat::LeRobot { images, robot_type: "panda".into() }
+}
+
+fn mcap() -> ExportFormat {
+    ExportFormat::Mcap { poses: Vec::new() }
 }
 
 /// Three episodes of two cameras as a collector writes them.
@@ -121,7 +127,7 @@ fn hdf5_and_lerobot_videos_are_exported_too() {
         for (read, want) in read.iter().zip(&want) {
             assert_eq!((&read.0, read.3), (&want.0, want.3), "{}", source.display());
         }
-        exported(&source, &dir.path().join(format!("{name}_mcap")), &options(ExportFormat::Mcap));
+        exported(&source, &dir.path().join(format!("{name}_mcap")), &options(mcap()));
     }
 }
 
@@ -130,7 +136,7 @@ fn an_mcap_file_holds_every_topic() {
     let dir = tempfile::tempdir().unwrap();
     let source = collected(dir.path(), EpisodeFormat::Pickle);
     let to = dir.path().join("mcap");
-    exported(&source, &to, &options(ExportFormat::Mcap));
+    exported(&source, &to, &options(mcap()));
     let mut files: Vec<PathBuf> = fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     assert_eq!(files.len(), 3);
@@ -173,7 +179,7 @@ fn mcap_files_are_read_back() {
     let dir = tempfile::tempdir().unwrap();
     let source = collected(dir.path(), EpisodeFormat::Pickle);
     let to = dir.path().join("mcap");
-    exported(&source, &to, &options(ExportFormat::Mcap));
+    exported(&source, &to, &options(mcap()));
     let [read, want] = [&to, &source].map(|path| Recordings::open(path, &Rules::default()).unwrap());
     assert_eq!((read.format, read.len()), (DatasetFormat::Mcap, want.len()));
     for (read, want) in read.iter().map(Result::unwrap).zip(want.iter().map(Result::unwrap)) {
@@ -204,10 +210,10 @@ fn what_cannot_be_exported_is_refused_and_leaves_nothing() {
         error
     };
     for fps in [0.0, f64::NAN, 1e9] {
-        let error = refused(&source, &ExportOptions { fps, ..options(ExportFormat::Mcap) });
+        let error = refused(&source, &ExportOptions { fps, ..options(mcap()) });
         assert!(matches!(error, ExportError::Fps { .. }), "{error}");
     }
-    let missing = refused(&dir.path().join("nowhere"), &options(ExportFormat::Mcap));
+    let missing = refused(&dir.path().join("nowhere"), &options(mcap()));
     assert!(matches!(missing, ExportError::Open(_)), "{missing}");
 
     // One damaged file stops it, or is left out and listed.
@@ -215,7 +221,7 @@ fn what_cannot_be_exported_is_refused_and_leaves_nothing() {
     let error = refused(&source, &options(lerobot(ImageStorage::H264)));
     assert!(matches!(error, ExportError::File(_)) && error.to_string().contains("env_9"), "{error}");
     let rules = Rules { bad_files: BadFiles::Skip, ..Rules::default() };
-    let skip = ExportOptions { rules, ..options(ExportFormat::Mcap) };
+    let skip = ExportOptions { rules, ..options(mcap()) };
     let report = export(&source, &to, &skip, &|_, _| {}).unwrap();
     assert_eq!((report.episodes, report.skipped.len()), (3, 1));
     let error = export(&source, &to, &skip, &|_, _| {}).unwrap_err();
@@ -243,7 +249,7 @@ fn python_packages_read_mcap_files() {
     let dir = tempfile::tempdir().unwrap();
     let source = collected(dir.path(), EpisodeFormat::Pickle);
     let to = dir.path().join("mcap");
-    exported(&source, &to, &options(ExportFormat::Mcap));
+    exported(&source, &to, &options(mcap()));
     let check = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/export_oracle/check_mcap.py");
     let file = to.join("000000_rank_0_env_0_episode_0_step_4_success.mcap");
     let run = std::process::Command::new(&python)
@@ -254,4 +260,171 @@ fn python_packages_read_mcap_files() {
     let said = String::from_utf8_lossy(&run.stdout);
     assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));
     eprintln!("{said}");
+}
+
+fn maniskill() -> ExportFormat {
+    ExportFormat::Maniskill { env_id: Some("PickCube-v1".into()) }
+}
+
+#[test]
+fn trajectories_of_maniskill_say_the_same_as_what_they_were_made_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = collected(dir.path(), EpisodeFormat::Pickle);
+    let to = dir.path().join("trajectories");
+    assert_eq!(exported(&source, &to, &options(maniskill())), 4 + 5 + 6);
+    let [read, want] = [&to, &source].map(|path| Recordings::open(path, &Rules::default()).unwrap());
+    assert_eq!((read.format, read.len()), (DatasetFormat::Maniskill, 3));
+    assert_eq!(numbers(&to), numbers(&source));
+    for (read, want) in read.iter().map(Result::unwrap).zip(want.iter().map(Result::unwrap)) {
+        assert_eq!((read.len(), read.ends()), (want.len(), want.ends()), "also what the last action led to");
+        assert_eq!(read.cameras(), ["base_camera", "extra_view_images"]);
+        for at in 0..want.len() {
+            assert_eq!(read.state(at), want.state(at));
+            for camera in ["main_images", "extra_view_images"] {
+                let [got, expected] = [&read, &want].map(|one| one.frame(at, camera).unwrap().unwrap());
+                assert_eq!(got.pixels().unwrap(), expected.pixels().unwrap(), "{camera} {at}");
+            }
+        }
+    }
+    let text = fs::read_to_string(to.join("trajectory.json")).unwrap();
+    let described: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(described["env_info"]["env_id"], "PickCube-v1");
+    assert_eq!(described["env_info"]["env_kwargs"]["obs_mode"], "rgb+state");
+    let first = &described["episodes"][0];
+    assert_eq!((&first["episode_id"], &first["elapsed_steps"]), (&0.into(), &4.into()));
+}
+
+/// From every format whose episodes have actions, and back from ManiSkill's own file.
+#[test]
+fn other_formats_become_trajectories_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    for (name, source) in [
+        ("m", "hdf5/maniskill/trajectory.rgb.h5"),
+        ("s", "hdf5/maniskill_state"),
+        ("v", "lerobot/v3_video_av1"),
+        ("r", "hdf5/robomimic/image.hdf5"),
+    ] {
+        let (source, to) = (tests.join(source), dir.path().join(name));
+        exported(&source, &to, &options(maniskill()));
+        let [read, want] = [&to, &source].map(|path| {
+            let found = Recordings::open(path, &Rules::default()).unwrap();
+            found.iter().map(Result::unwrap).collect::<Vec<_>>()
+        });
+        assert_eq!(read.len(), want.len());
+        for (read, want) in read.iter().zip(&want) {
+            assert_eq!((read.actions(), read.success()), (want.actions(), want.success()), "{name}");
+            assert_eq!(read.len(), want.actions().len() + 1);
+            assert_eq!(read.state(0), want.state(0));
+            for camera in want.cameras() {
+                let got = read.frame(1, &camera).unwrap().unwrap();
+                assert_eq!(got.pixels().unwrap(), want.frame(1, &camera).unwrap().unwrap().pixels().unwrap());
+            }
+        }
+    }
+}
+
+/// What `python` prints of the file at `path`.
+fn checked_by(python: &std::ffi::OsStr, script: &str, path: &Path) -> serde_json::Value {
+    let check = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/export_oracle").join(script);
+    let run = std::process::Command::new(python).arg(check).arg(path).output().unwrap();
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stdout));
+    eprintln!("{said}");
+    serde_json::from_slice(&run.stdout).unwrap()
+}
+
+#[test]
+fn python_packages_read_maniskill_trajectories() {
+    let Some(python) = std::env::var_os("PLAUDIT_ORACLE_PYTHON") else {
+        eprintln!("skipped: PLAUDIT_ORACLE_PYTHON names no interpreter");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let source = collected(dir.path(), EpisodeFormat::Pickle);
+    let to = dir.path().join("trajectories");
+    exported(&source, &to, &options(maniskill()));
+    let found = checked_by(&python, "check_maniskill.py", &to.join("trajectory.h5"));
+    let floats = |value: &serde_json::Value| -> Vec<f32> {
+        value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap() as f32).collect()
+    };
+    let rows = |value: &serde_json::Value| -> Vec<Vec<f32>> {
+        value.as_array().unwrap().iter().map(floats).collect()
+    };
+    let want = Recordings::open(&source, &Rules::default()).unwrap();
+    for (number, want) in want.iter().map(Result::unwrap).enumerate() {
+        let found = &found[format!("traj_{number}")];
+        assert_eq!(rows(&found["actions"]), want.actions());
+        let states: Vec<Vec<f32>> = (0..want.len()).map(|at| want.state(at).unwrap()).collect();
+        assert_eq!(rows(&found["state"]), states);
+        let rewards: Vec<f32> = want.rewards()[1..].iter().map(|reward| *reward as f32).collect();
+        assert_eq!(floats(&found["rewards"]), rewards);
+        let labels: Vec<Option<bool>> =
+            found["success"].as_array().unwrap().iter().map(serde_json::Value::as_bool).collect();
+        assert_eq!(labels, want.labels()[1..]);
+        for (camera, group) in [("main_images", "base_camera"), ("extra_view_images", "extra_view_images")] {
+            let frames = (0..want.len()).map(|at| want.frame(at, camera).unwrap().unwrap());
+            let pixels: Vec<u8> = frames.flat_map(|frame| frame.pixels().unwrap().into_owned()).collect();
+            let sum: i64 =
+                pixels.iter().enumerate().map(|(at, pixel)| i64::from(*pixel) * (at as i64 % 997 + 1)).sum();
+            assert_eq!(found["cameras"][group][1], sum, "{camera}");
+        }
+    }
+}
+
+/// Messages of a topic: time and content.
+fn topic(path: &Path, name: &str) -> Vec<(u64, Vec<u8>)> {
+    let bytes = fs::read(path).unwrap();
+    let messages = mcap::MessageStream::new(&bytes).unwrap().map(Result::unwrap);
+    messages
+        .filter(|message| message.channel.topic == name)
+        .map(|message| (message.log_time, message.data.to_vec()))
+        .collect()
+}
+
+#[test]
+fn scores_and_poses_are_topics_and_no_part_of_the_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = collected(dir.path(), EpisodeFormat::Pickle);
+    let to = dir.path().join("mcap");
+    let poses = vec!["tcp=0:xyz".parse::<StatePose>().unwrap()];
+    let scores = |recording: &Recording| Ok((0..recording.len()).map(|at| at as f32 / 8.0).collect());
+    export_scored(&source, &to, &options(ExportFormat::Mcap { poses }), Some(&scores), &|_, _| {}).unwrap();
+    let mut files: Vec<PathBuf> = fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let found = topic(&files[0], "/reward_model/score");
+    let values: Vec<f64> = found
+        .iter()
+        .map(|(_, data)| f64::from_le_bytes(data[data.len() - 8..].try_into().unwrap()))
+        .collect();
+    assert_eq!(values, [0.0, 0.125, 0.25, 0.375], "one for each frame");
+    assert_eq!(found[3].0, 150_000_000, "at the time of its frame");
+    let want = Recordings::open(&source, &Rules::default()).unwrap().iter().next().unwrap().unwrap();
+    let (time, pose) = &topic(&files[0], "/pose/tcp")[1];
+    let state = want.state(1).unwrap();
+    // x, y and z, each after its tag, and then a rotation by nothing.
+    let numbers: Vec<u8> = (1u8..4)
+        .zip(&state)
+        .flat_map(|(field, number)| [&[field << 3 | 1][..], &f64::from(*number).to_le_bytes()].concat())
+        .collect();
+    assert!(*time == 50_000_000 && pose.windows(numbers.len()).any(|part| part == numbers), "{pose:?}");
+    let read = Recordings::open(&files[0], &Rules::default()).unwrap().iter().next().unwrap().unwrap();
+    assert_eq!(read.state(1), want.state(1), "what a model thought of it was not observed");
+
+    let refused = |poses: &[&str], scores: plaudit_data::export::FrameScores<'_>| {
+        let poses = poses.iter().map(|text| text.parse().unwrap()).collect();
+        let (to, options) = (dir.path().join("none"), options(ExportFormat::Mcap { poses }));
+        let error = export_scored(&source, &to, &options, Some(scores), &|_, _| {}).unwrap_err();
+        assert!(!to.exists());
+        match error {
+            ExportError::Episode { problem, .. } => problem,
+            other => panic!("{other}"),
+        }
+    };
+    let problem = refused(&["tcp=999:wxyz"], &scores);
+    assert!(matches!(problem, ExportProblem::Pose { frame: 0, .. }), "{problem}");
+    let problem = refused(&[], &|_| Err("the model is not well".into()));
+    assert_eq!(problem.to_string(), "the model is not well");
+    let problem = refused(&[], &|_| Ok(vec![0.0]));
+    assert!(problem.to_string().contains("1 scores for 4 frames"), "{problem}");
 }

@@ -60,7 +60,7 @@ pub use bridge::{
 pub use id::EnvId;
 pub use make::make;
 pub use panda::{CameraName, CameraSettings, ControlMode, Engine, ObsMode, PixelLabel, RewardMode};
-pub use peg_insertion::{PegInsertionExpert, PegInsertionSettings};
-pub use pick_cube::{PickCubeExpert, PickCubeImage, PickCubeSettings, render_pick_cube};
+pub use peg_insertion::{PegInsertionExpert, PegInsertionPieces, PegInsertionSettings};
+pub use pick_cube::{PickCubeExpert, PickCubeImage, PickCubeMoment, PickCubeSettings, render_pick_cube};
 pub use random_policy::RandomPolicy;
 pub use settings::{EnvSettings, SettingsError};

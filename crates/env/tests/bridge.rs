@@ -6,6 +6,8 @@
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 #![allow(clippy::print_stdout)] // and says when it was skipped
 
+#[path = "bridge/entry_points.rs"]
+mod entry_points;
 #[path = "bridge/failures.rs"]
 mod failures;
 #[path = "bridge/maniskill.rs"]

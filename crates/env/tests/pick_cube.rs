@@ -5,8 +5,8 @@ mod table_tasks;
 
 use plaudit_core::{Env, FramesNeeded, Policy, Seed, WRENCH_FACTS};
 use plaudit_env::{
-    CameraName, CameraSettings, ControlMode, EnvId, EnvSettings, ObsMode, PickCubeExpert, PickCubeSettings,
-    PixelLabel, RewardMode, make, render_pick_cube,
+    CameraName, CameraSettings, ControlMode, EnvId, EnvSettings, ObsMode, PickCubeExpert, PickCubeMoment,
+    PickCubeSettings, PixelLabel, RewardMode, make, render_pick_cube,
 };
 use table_tasks::MODES;
 
@@ -282,6 +282,11 @@ fn an_image_is_rendered_again_from_its_state() {
             let rendered = render_pick_cube(seen.state, CameraName::BaseCamera, (64, 64), true).unwrap();
             let apart = rendered.pixels.iter().zip(pixels).filter(|(a, b)| a.abs_diff(**b) > 2).count();
             assert!(apart < 60, "{apart} of {} bytes differ: more than edges", pixels.len());
+            let goal = [&seen.state[26..29], &[1.0, 0.0, 0.0, 0.0]].concat();
+            let (joints, cube) = (&seen.state[..9], &seen.state[29..36]);
+            let moment = PickCubeMoment { joints, cube, goal: Some(&goal) };
+            assert!(moment.draw(camera).unwrap() == rendered.pixels, "from joints and poses as well");
+            assert_eq!(PickCubeMoment { joints: &joints[1..], ..moment }.draw(camera), None);
             for label in [PixelLabel::Background, PixelLabel::Shadow, PixelLabel::Arm, PixelLabel::Gripper] {
                 assert!(rendered.labels.contains(&label), "{label:?} is nowhere");
             }

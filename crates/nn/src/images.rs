@@ -243,7 +243,10 @@ impl<'a> ImageBatch<'a> {
 
     /// The view of each camera that a model uses. A batch of one camera serves a model of one camera, whatever
     /// the two are called.
-    fn views_for(&self, keys: &[String]) -> Result<Vec<&ViewPixels<'a>>, ImageError> {
+    ///
+    /// # Errors
+    /// When a camera is not in the batch.
+    pub fn views_for(&self, keys: &[String]) -> Result<Vec<&ViewPixels<'a>>, ImageError> {
         if let ([only], [_]) = (&self.views[..], keys) {
             return Ok(vec![only]);
         }
@@ -270,6 +273,16 @@ fn check_length(view: &ViewPixels<'_>) -> Result<(), ImageError> {
     }
     let needed = needed.unwrap_or(usize::MAX);
     Err(ImageError::Length { key: view.key.to_owned(), count, height, width, channels, needed, given })
+}
+
+/// The images of a camera as `[n, height, width, 3]` from 0 to 1, brought to a size.
+///
+/// # Errors
+/// When they are not of three colours, empty, or floats beyond 0 and 1.
+pub fn resized(view: &ViewPixels<'_>, [height, width]: [usize; 2]) -> Result<Vec<f32>, ImageError> {
+    let preprocess = Preprocess { keys: Vec::new(), channels: 3, height, width, normalize: false };
+    preprocess.check(view)?;
+    Ok(preprocess.view(view))
 }
 
 /// How a model wants its images.

@@ -96,6 +96,7 @@ pub fn env_rows(
 
 fn build_env(builder: &Builder<'_>) -> Result<Box<dyn Env>, ComposeError> {
     let Builder { loaded, which, settings, .. } = *builder;
+    builder.refuse_foreign_entry_point()?;
     let mut env = match settings.env_type {
         EnvType::Embedded => builder.embedded()?,
         EnvType::Maniskill if builder.is_embedded() => builder.embedded()?,
@@ -182,10 +183,20 @@ impl Builder<'_> {
         self.settings.init_params.id.as_ref().is_none_or(|id| id.parse::<EnvId>().is_ok())
     }
 
+    fn refuse_foreign_entry_point(&self) -> Result<(), ComposeError> {
+        if self.settings.init_params.entry_point.is_none() || self.settings.env_type == EnvType::Gymnasium {
+            return Ok(());
+        }
+        let hint = "set it to gymnasium, or take init_params.entry_point out";
+        Err(self.problem("env_type", "only Gymnasium makes an environment of an entry point", hint))
+    }
+
     /// Any other environment: the user's own Python runs it.
     fn in_python(&self) -> Result<Box<dyn Env>, ComposeError> {
-        let Some(id) = self.settings.init_params.id.clone() else {
-            return Err(self.problem("init_params.id", "no environment is named", supported_ids()));
+        let entry_point = self.settings.init_params.entry_point.clone();
+        let Some(id) = entry_point.clone().or_else(|| self.settings.init_params.id.clone()) else {
+            let hint = "set it to what Gymnasium knows, or init_params.entry_point to my_env.py:MyEnv";
+            return Err(self.problem("init_params.id", "no environment is named", hint));
         };
         let mut arguments = self.loaded.keyword_arguments(&format!("{}.init_params", self.which.key()));
         arguments.shift_remove("num_envs");
@@ -195,8 +206,10 @@ impl Builder<'_> {
             EnvType::Gymnasium => {
                 let mut settings = plaudit_env::BridgeSettings::gymnasium(&id, num_envs);
                 arguments.shift_remove("id");
+                arguments.shift_remove("entry_point");
                 settings.make = Make::Gymnasium {
                     id: id.clone(),
+                    entry_point,
                     kwargs: arguments,
                     vectorization: self.settings.bridge.vectorization,
                 };
@@ -219,6 +232,10 @@ impl Builder<'_> {
     /// Why there is no such environment in Python; `id` may have been meant for one that is inside plaudit.
     fn not_bridged(&self, id: &str, error: &BridgeError) -> ComposeError {
         let is_about_python = matches!(error, BridgeError::Interpreter { .. } | BridgeError::NoModule { .. });
+        if self.settings.init_params.entry_point.is_some() && !is_about_python {
+            let hint = format!("it runs in {}, from this folder", self.settings.python);
+            return self.problem("init_params.entry_point", error, hint);
+        }
         match (nearest_id(id), error) {
             (Some(near), _) if near.as_str() == id => {
                 let key = if is_about_python { "python" } else { "init_params.id" };

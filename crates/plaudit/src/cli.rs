@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::commands::cluster;
 use crate::commands::{
     check, collect, completions, config, dataset, demo, device, eval, init, report, reward, robot, serve,
-    sweep, train,
+    studio, sweep, train,
 };
 
 /// Learned rewards for robot learning: collect episodes, train a reward, audit it, use it.
@@ -54,6 +54,8 @@ pub enum Command {
     Reward(reward::Command),
     /// Serve a reward model over HTTP
     Serve(Box<serve::Command>),
+    /// Look at episodes, rewards and models in the browser, and label them
+    Studio(studio::Command),
     /// Robot arms, real and simulated
     #[command(subcommand)]
     Robot(robot::Command),

@@ -107,6 +107,7 @@ pub mod film;
 pub mod frame_cache;
 pub mod hacking_monitor;
 mod hints;
+pub mod interpreter;
 pub mod lint;
 pub mod load;
 mod loggers;

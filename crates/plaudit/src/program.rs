@@ -74,6 +74,7 @@ fn run_command(cli: Cli) -> Result<(), Failure> {
         Command::Sweep(command) => command.run(verbosity),
         Command::Reward(command) => command.run(verbosity),
         Command::Serve(command) => command.run(verbosity),
+        Command::Studio(command) => command.run(verbosity),
         Command::Robot(command) => command.run(verbosity),
         #[cfg(unix)]
         Command::Cluster(command) => command.run(verbosity),
@@ -101,7 +102,9 @@ fn not_understood(words: &[OsString], error: &clap::Error) -> Outcome {
 /// Other commands use large blocks once, and give them back at once.
 fn cache_bytes(command: &Command) -> usize {
     match command {
-        Command::Train(_) | Command::Reward(_) | Command::Serve(_) => NETWORK_CACHE_BYTES,
+        Command::Train(_) | Command::Reward(_) | Command::Serve(_) | Command::Studio(_) => {
+            NETWORK_CACHE_BYTES
+        }
         _ => 0,
     }
 }

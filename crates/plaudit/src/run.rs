@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use plaudit_core::{Emit, EndReason, Event, Level};
-use plaudit_view::{Recorder, RunDir, Terminal, write_atomically};
+use plaudit_view::{Recorder, RunDir, RunProcess, Terminal, write_atomically};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -96,6 +96,10 @@ impl Run {
         loggers::check(loaded)?; // a refusal comes before anything is made
         let directory = directory(loaded, job)?;
         let recorder = Recorder::open(&directory).map_err(|error| Failure::runtime(error, None))?;
+        // Whoever wants to stop the run later must know which process it is.
+        RunProcess::this()
+            .map_or(Ok(()), |this| this.write(directory.path()))
+            .map_err(|error| Failure::runtime(error, None))?;
         let terminal = (!verbosity.quiet)
             .then(|| Arc::new(Mutex::new(Terminal::on(std::io::stderr(), console::use_colour()))));
         let ticker = terminal.clone().map(Ticker::start);

@@ -201,6 +201,83 @@ fn recordings_of_other_programs_are_looked_at_and_converted() {
     }
 }
 
+/// What ManiSkill recorded without images gets them, and is then a dataset like any other.
+#[test]
+fn trajectories_without_images_are_rendered() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/tests/hdf5");
+    let recorded = |name: &str| data.join("maniskill_recorded").join(name).display().to_string();
+    for (name, cameras) in [
+        ("pick_cube.none", &["base_camera"][..]),
+        ("pick_cube.state", &["hand_camera", "base_camera"]),
+        ("peg_insertion.state", &["base_camera"]),
+    ] {
+        let file = recorded(&format!("{name}.h5"));
+        let mut words = vec!["dataset", "render", &file, "--output-dir", name, "--size", "32"];
+        words.extend(cameras.iter().flat_map(|camera| ["--camera", camera]));
+        assert_eq!(succeeds(dir.path(), &words), format!("2 episodes in {name}\n"));
+        let report = succeeds(dir.path(), &["dataset", "inspect", name]);
+        assert!(report.contains("2 episodes") && report.contains("32x32"), "{report}");
+        assert!(cameras.iter().all(|camera| report.contains(camera)), "{report}");
+        assert!(!report.contains("black"), "{report}");
+        succeeds(
+            dir.path(),
+            &["dataset", "images", "--raw-data-path", name, "--output-dir", "out", "--val-split", "0.5"],
+        );
+    }
+    let file = recorded("pick_cube.none.h5");
+    for (words, why) in [
+        (&["--env-id", "StackCube-v1"][..], "`StackCube-v1` cannot be drawn here"),
+        (&["--env-id", "PegInsertionSide-v1"], "the simulator's states have no `peg`"),
+        (&["--camera", "left"], "the cameras are base_camera"),
+    ] {
+        let words = [&["dataset", "render", &file, "--output-dir", "no"], words].concat();
+        let said = refused(dir.path(), &words, 2);
+        assert!(said.contains(why), "{said}");
+    }
+    let unplayed = data.join("maniskill_state/trajectory.state.h5").display().to_string();
+    let said = refused(dir.path(), &["dataset", "render", &unplayed, "--output-dir", "no"], 1);
+    assert!(said.contains("env_states"), "{said}");
+}
+
+/// What an export adds when it is asked to, and what it refuses.
+#[test]
+fn exports_have_poses_and_scores_where_they_are_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    collect(at, "store");
+    let train =
+        ["reward", "train", "--data", "store", "-q", "actor.model.arch=resnet10", "runner.max_steps=2"];
+    let small = ["actor.model.image_size=[3,32,32]", "actor.global_batch_size=8", "actor.micro_batch_size=8"];
+    let run = ["runner.val_check_interval=1", "runner.save_interval=1", "runner.logger.log_path=model"];
+    succeeds(at, &[&train[..], &small, &run].concat());
+    let export = ["dataset", "export", "store", "--format"];
+    let mcap = ["mcap", "--reward-model", "model", "--pose", "tcp=19:wxyz", "--output-dir", "mcap"];
+    succeeds(at, &[&export[..], &mcap].concat());
+    let file = std::fs::read_dir(at.join("mcap")).unwrap().next().unwrap().unwrap().path();
+    let bytes = std::fs::read(file).unwrap();
+    let has = |word: &str| bytes.windows(word.len()).any(|found| found == word.as_bytes());
+    for word in ["/pose/tcp", "foxglove.PoseInFrame", "/reward_model/score", "/camera/main_images"] {
+        assert!(has(word), "{word} is not in the file");
+    }
+    // The scores were not seen by the robot: the files are read back as they were without them.
+    let report = succeeds(at, &["dataset", "inspect", "mcap"]);
+    assert!(report.contains("6 episodes"), "{report}");
+    succeeds(at, &[&export[..], &["maniskill", "--output-dir", "trajectories"]].concat());
+    let report = succeeds(at, &["dataset", "inspect", "trajectories"]);
+    assert!(report.contains("6 episodes") && report.contains("base_camera"), "{report}");
+    for (words, why) in [
+        (&["mcap", "--pose", "tcp=40:wxyz"][..], "numbers 40 to 46 of a state of 42"),
+        (&["mcap", "--pose", "tcp=1:zyx"], "NAME=FIRST:ORDER"),
+        (&["lerobot", "--pose", "tcp=19:wxyz"], "--pose is for --format mcap"),
+        (&["mcap", "--env-id", "PickCube-v1"], "--env-id is for --format maniskill"),
+    ] {
+        let said = refused(at, &[&export[..], words, &["--output-dir", "no"]].concat(), 2);
+        assert!(said.contains(why), "{said}");
+        assert!(!at.join("no").exists(), "it left something behind");
+    }
+}
+
 /// A damaged file among others is an error that names it and the flag, and with that is left out and listed.
 #[test]
 fn a_bad_file_stops_every_command_unless_it_is_to_be_skipped() {

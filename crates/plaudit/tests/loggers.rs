@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::runs::{command, curve, on_one_line};
+use crate::runs::{command, curve, fresh_classifier, on_one_line};
 
 /// What stands for wandb: it writes every call into `calls.jsonl`, in the folder where the run was started.
 const WANDB: &str = r#"
@@ -14,8 +14,15 @@ def note(what, **more):
     with open("calls.jsonl", "a") as file:
         file.write(json.dumps({"what": what, **more}) + "\n")
 
+class Summary:
+    def update(self, numbers):
+        note("summary", numbers=numbers)
+
 class Run:
     id = "the-run"
+    summary = Summary()
+    def save(self, path, base_path, policy):
+        note("save", file=os.path.relpath(path, base_path))
     def log(self, values, step):
         note("log", values={name: repr(value) for name, value in values.items()}, step=step)
         if os.environ.get("DIES_AT") == str(step):
@@ -34,6 +41,12 @@ def Histogram(values):
 
 def Image(path):
     return path
+
+def Video(path, format):
+    return os.path.basename(path) + " as " + format
+
+def Table(columns, data):
+    return columns + [row[0] for row in data]
 "#;
 
 const TRAIN: [&str; 7] = [
@@ -124,4 +137,47 @@ fn a_logger_that_is_missing_or_cannot_begin_is_refused_and_one_that_dies_stops_n
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("wandb") && said.contains("b/loggers/wandb.txt"), "{said}");
     assert!(curve(&folder.path().join("b")).keys().any(|(step, _)| *step == 3));
+}
+
+/// An audit as one leaves it beside a model.
+const AUDIT: &str = r#"{
+    "passed": true, "episodes": 40, "auc": {"value": 0.98}, "operating": {"threshold": 0.75, "alarms": {"bound": 0.04}},
+    "verdict": {"findings": [{"severity": "note", "code": "a", "what": "b", "hint": "c"}]}
+}"#;
+
+#[test]
+fn a_logger_gets_videos_and_the_audit_of_the_model_that_rewards() {
+    if !has_python() {
+        return println!("skipped: there is no python3");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("model");
+    fresh_classifier(model.clone(), &["main_images"], Some(0.5), 1);
+    std::fs::write(model.join("model.audit.json"), AUDIT).unwrap();
+    std::fs::create_dir_all(folder.path().join("packages")).unwrap();
+    std::fs::write(folder.path().join("packages/wandb.py"), WANDB).unwrap();
+    let words = [
+        "train",
+        "pickcube_ppo_resnet_reward",
+        "reward.model.model_path=model",
+        "runner.max_epochs=1",
+        "runner.val_check_interval=1",
+        "env.train.total_num_envs=2",
+        "env.eval.total_num_envs=1",
+        "env.eval.video_cfg.save_video=true",
+        "actor.global_batch_size=10",
+        "actor.micro_batch_size=10",
+        "algorithm.update_epoch=1",
+        "runner.logger.logger_backends=[wandb]",
+        "runner.logger.log_path=run",
+    ];
+    let output = command(folder.path(), &words).env("PYTHONPATH", "packages").output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", on_one_line(&output.stderr));
+    let calls = calls(folder.path());
+    let numbers = calls.iter().find(|call| call["what"] == "summary").map(|call| &call["numbers"]).unwrap();
+    assert_eq!((&numbers["audit/passed"], &numbers["audit/threshold"]), (&1.0.into(), &0.75.into()));
+    assert!(calls.iter().any(|call| call["file"] == "model.audit.json"));
+    let logged = |name: &str| calls.iter().any(|call| call["values"].to_string().contains(name));
+    assert!(logged("audit/findings") && logged(".mp4 as mp4"), "{calls:?}");
+    assert_eq!(calls.last().unwrap()["what"], "finish");
 }

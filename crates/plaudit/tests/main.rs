@@ -28,6 +28,7 @@ mod loggers;
 mod messages;
 mod online;
 mod outputs;
+mod own_models;
 mod pages;
 mod ranks;
 mod recipes;

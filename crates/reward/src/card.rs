@@ -50,6 +50,33 @@ pub struct ModelCard {
     pub step: u64,
 }
 
+/// What must be known of an image model to go by its scores, whatever its making.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownOfModel<'a> {
+    /// Scores above this mean success.
+    pub threshold: Option<f64>,
+    /// What logits are divided by before they become scores.
+    pub temperature: f64,
+    /// Whether scores are probabilities, which a temperature can make honest; progress is none.
+    pub fits_temperature: bool,
+    /// Conditions on the state that success needs beside a score above the threshold.
+    pub conditions: Option<&'a StateConditions>,
+    /// What it was trained and validated on.
+    pub dataset: Option<&'a Manifest>,
+}
+
+impl<'a> From<&'a ModelCard> for KnownOfModel<'a> {
+    fn from(card: &'a ModelCard) -> Self {
+        Self {
+            threshold: card.threshold,
+            temperature: card.temperature(),
+            fits_temperature: card.settings.bins().is_none(),
+            conditions: card.conditions.as_ref(),
+            dataset: card.dataset.as_ref(),
+        }
+    }
+}
+
 /// How images become numbers, for programs that do not know plaudit.
 #[derive(Serialize, Deserialize)]
 struct Preprocessing {

@@ -57,6 +57,7 @@ pub mod active_labels;
 pub mod audit;
 pub mod augment;
 pub mod card;
+pub mod custom;
 pub mod dataset;
 pub mod endpoint;
 pub mod hacking_monitor;

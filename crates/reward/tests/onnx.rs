@@ -8,6 +8,7 @@ use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Device, Scorer, Trainer};
 use plaudit_nn::images::{ImageBatch, Pixels, ViewPixels};
 use plaudit_reward::card::ModelCard;
+use plaudit_reward::custom::{CustomCard, ImageScorer, OnnxScorer, OutputMeaning};
 use plaudit_reward::onnx::{OPSET, OnnxError, to_onnx};
 use sha2::{Digest, Sha256};
 
@@ -154,6 +155,37 @@ fn onnxruntime_computes_what_plaudit_computes() {
     }
     if let Some(folder) = folder {
         write_for_oracle(&folder, &models);
+    }
+}
+
+/// What is written for other programs is a model of another making to plaudit as well, and gives the same numbers.
+#[test]
+fn what_is_written_can_be_read_again_as_anybodys_model() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, settings) in cases() {
+        let weights = weights(&settings);
+        let (settings, logits) = own_logits(&settings, &weights);
+        let file = folder.path().join(format!("{name}.onnx"));
+        std::fs::write(&file, to_onnx(&card(&settings), &weights).unwrap()).unwrap();
+        let custom = CustomCard {
+            image_keys: settings.image_keys.clone(),
+            output: Some(OutputMeaning::Logit),
+            output_name: Some("logit".into()),
+            ..CustomCard::default()
+        };
+        let (scorer, assumed) = OnnxScorer::open(&file, &custom).unwrap();
+        assert_eq!((assumed, scorer.image_size()), (None, None), "{name}: images of any size go in");
+        let bytes: Vec<Vec<u8>> = (0..settings.image_keys.len()).map(image_bytes).collect();
+        let view = |(camera, key): (usize, &'static str)| {
+            let [rows, columns] = SIZES[camera];
+            ViewPixels::from_shape(key, Pixels::U8(&bytes[camera]), [BATCH, rows, columns, 3])
+        };
+        let keys = ["main_images", "extra_view_images@-2"].into_iter().take(bytes.len());
+        let batch = ImageBatch::new(keys.enumerate().map(view).collect()).unwrap();
+        for (own, read) in logits.iter().zip(scorer.logits(&batch).unwrap()) {
+            let far = f64::from((own - read).abs());
+            assert!(far < CLOSE * f64::from(own.abs().max(1.0)), "{name}: {own} before, {read} after");
+        }
     }
 }
 

@@ -31,11 +31,33 @@ pub(crate) fn wrong(place: &str, why: impl std::fmt::Display) -> ApiError {
     ApiError::invalid(format!("{place}: {why}"))
 }
 
+/// The most values in the JSON of a request. Each takes many times its bytes once it is parsed; 64 images are some 400.
+const MAX_VALUES: usize = 1 << 17;
+
+/// Refuses a body of very many values before they are parsed: `[0,0,…]` of 64 MiB would take gigabytes.
+fn check_values(body: &[u8]) -> Result<(), ApiError> {
+    let (mut values, mut in_text, mut is_escaped) = (0, false, false);
+    for byte in body {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b',' | b':' | b'[' | b'{' if !in_text => values += 1,
+            _ => {}
+        }
+    }
+    if values <= MAX_VALUES {
+        return Ok(());
+    }
+    Err(ApiError::too_large(format!("the body has {values} values, where {MAX_VALUES} are allowed")))
+}
+
 /// A request as it came; of images only the size is read.
 ///
 /// # Errors
 /// What is wrong with it, and where.
 pub fn parse(body: &[u8], limits: &Limits) -> Result<ChatRequest, ApiError> {
+    check_values(body)?;
     let request: Value = serde_json::from_slice(body)
         .map_err(|error| ApiError::invalid(format!("the body is not JSON: {error}")))?;
     let Value::Object(request) = request else {

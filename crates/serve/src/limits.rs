@@ -9,8 +9,10 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Pixels of one image.
     pub image_pixels: usize,
-    /// Images of one request.
+    /// Images of one chat request.
     pub images: usize,
+    /// Frames of one request that brings them as bytes. Small ones cost the model as much as large ones.
+    pub frames: usize,
     /// Bytes of all requests together, as far as they have arrived and as decoded.
     pub memory_bytes: usize,
     /// Bytes that the model may need for a batch; a request that needs more alone is refused.
@@ -47,6 +49,7 @@ impl Default for Limits {
             body_bytes: 64 << 20,
             image_pixels: 4 << 20,
             images: 64,
+            frames: 4096,
             memory_bytes: 1 << 29,
             work_bytes: 1 << 29,
             connections: 256,

@@ -44,12 +44,21 @@ impl MemoryBudget {
 impl Reservation {
     /// Holds so many bytes more.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), ApiError> {
+        let (alone, most) = (self.bytes.saturating_add(bytes), Limits::client_share(self.budget.bytes));
+        if alone > most {
+            // It would not fit either if nobody else was here, so that there is no use in trying again.
+            return Err(ApiError::too_large(format!(
+                "the request has {} MiB as sent and decoded, where {} MiB are allowed",
+                alone.div_ceil(1 << 20),
+                most >> 20
+            )));
+        }
         let mut held = self.budget.held();
         let own = held.by_client.get(&self.client).copied().unwrap_or(0).saturating_add(bytes);
         if held.all.saturating_add(bytes) > self.budget.bytes {
             return Err(ApiError::overloaded("running requests use all of this server's memory"));
         }
-        if own > Limits::client_share(self.budget.bytes) {
+        if own > most {
             return Err(ApiError::overloaded(
                 "your running requests use all of the memory that one client may have",
             ));
@@ -91,6 +100,8 @@ mod tests {
         let mut third = budget.request(other);
         assert!(third.grow(26).unwrap_err().message.contains("all of this server's memory"));
         third.grow(25).unwrap();
+        let error = third.grow(51).unwrap_err();
+        assert_eq!((error.status.as_u16(), error.retry_after), (413, None), "never fits: {error}");
         drop(first);
         third.grow(50).unwrap();
         drop((second, third));

@@ -27,6 +27,11 @@ pub fn parse(shape: &str, body: Vec<u8>, limits: &Limits) -> Result<FrameBlock, 
     if bytes != body.len() {
         return wrong(format!("that is {bytes} bytes, and {} came", body.len()));
     }
+    let frames = bytes / (height * width * 3);
+    if frames > limits.frames {
+        let most = limits.frames;
+        return Err(ApiError::too_large(format!("{frames} frames in one request, where {most} are allowed")));
+    }
     if height * width > limits.image_pixels {
         let most = limits.image_pixels;
         return Err(ApiError::too_large(format!(

@@ -228,6 +228,7 @@ fn malformed_requests_get_a_clean_refusal() {
         ("-1,2,2,3", 12, 400, "write sizes with commas"),
         ("4294967296,4294967296,4294967296,3", 12, 400, "too large"),
         ("1,3000,3000,3", 27_000_000, 413, "frames of 3000x3000"),
+        ("5,1000,1,1,3", 15_000, 413, "5000 frames in one request, where 4096 are allowed"),
     ] {
         let reply = server.score(shape, &vec![0; bytes]);
         assert_eq!(reply.status, status, "{shape}: {reply:?}");
@@ -335,6 +336,15 @@ fn bodies_and_images_have_limits() {
     let bomb = data_url("image/png", include_bytes!("images/bomb.png"));
     let reply = server.chat(&asking(&json!([image(&bomb)])));
     assert_eq!(reply.status, 400, "{reply:?}");
+    // Each value takes many times its bytes once it is parsed; what stands in a text is none.
+    let server = Running::plain();
+    let ask = |body: String| {
+        server.request("POST", "/v1/chat/completions", &["Content-Type: application/json"], body.as_bytes())
+    };
+    let reply = ask(format!(r#"{{"model":"toy","messages":[{}0]}}"#, "0,".repeat(200_000)));
+    assert_eq!((reply.status, reply.error().contains("values, where 131072 are allowed")), (413, true));
+    let reply = ask(asking(&json!(r#"",[{:"#.repeat(40_000))).to_string());
+    assert!(reply.error().contains("no images"), "{reply:?}");
 }
 
 #[test]

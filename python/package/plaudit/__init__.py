@@ -19,14 +19,16 @@ from plaudit.errors import Error, InputError, MissingPackage, RunError
 if TYPE_CHECKING:
     from plaudit.envs import Env, VectorEnv, make, make_vec
     from plaudit.recorder import Recorder
-    from plaudit.runs import Result, Run, audit, collect, evaluate, reward_eval, reward_train, train
+    from plaudit.results import Audit, Result
+    from plaudit.runs import Run, audit, collect, evaluate, reward_eval, reward_train, train
     from plaudit.wrapping import RewardWrapper, VectorRewardWrapper
 
 # Modules that import Gymnasium or start processes, and what is in them: `import plaudit` stays quick.
 _LAZY = {
     "plaudit.envs": ("Env", "VectorEnv", "make", "make_vec"),
     "plaudit.recorder": ("Recorder",),
-    "plaudit.runs": ("Result", "Run", "audit", "collect", "evaluate", "reward_eval", "reward_train", "train"),
+    "plaudit.results": ("Audit", "Result"),
+    "plaudit.runs": ("Run", "audit", "collect", "evaluate", "reward_eval", "reward_train", "train"),
     "plaudit.wrapping": ("RewardWrapper", "VectorRewardWrapper"),
 }
 

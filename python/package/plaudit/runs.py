@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
 import signal
@@ -14,49 +13,16 @@ import weakref
 from pathlib import Path
 from typing import Any, Iterator
 
+from plaudit import custom, notebook
 from plaudit.errors import InputError, RunError
+from plaudit.results import Audit, Result
+
+__all__ = ["Audit", "Result", "Run", "audit", "collect", "evaluate", "reward_eval", "reward_train", "train"]
 
 # How often the log of a run is looked at, in seconds.
 _LOOK_EVERY = 0.1
 # How long a run may take to save what it has when it is asked to stop, in seconds.
 _PATIENCE = 120.0
-
-
-class Result:
-    """What a run or a command came to.
-
-    `path` is the run directory (None for a command without one), `metrics` the newest value of each metric, `data` what the
-    command reported as JSON, `text` what it printed.
-    """
-
-    def __init__(
-        self, command: list[str], path: Path | None, metrics: dict, data: Any, text: str, code: int
-    ) -> None:
-        self.command, self.path, self.metrics = command, path, metrics
-        self.data, self.text, self.code = data, text, code
-
-    @property
-    def passed(self) -> bool:
-        """Whether an audit was passed; True of everything else that came to its end."""
-        return self.code == 0
-
-    def __repr__(self) -> str:
-        where = f" in {self.path}" if self.path else ""
-        return f"Result({' '.join(self.command)}{where}, {len(self.metrics)} metrics)"
-
-    def _repr_html_(self) -> str:
-        numbers = self.metrics or {key: value for key, value in _scalars(self.data)}
-        title = html.escape(" ".join(self.command))
-        where = f"<p>{html.escape(str(self.path))}</p>" if self.path else ""
-        return f"<p><b>{title}</b></p>{where}{_table(numbers)}"
-
-
-def _table(numbers: dict[str, Any]) -> str:
-    rows = "".join(
-        f"<tr><td>{html.escape(str(name))}</td><td>{html.escape(_shown(value))}</td></tr>"
-        for name, value in numbers.items()
-    )
-    return f"<table>{rows}</table>"
 
 
 def _notebook(run: "Run"):
@@ -74,18 +40,6 @@ def _interrupt(process: subprocess.Popen) -> None:
         process.send_signal(signal.SIGINT)
 
 
-def _shown(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _scalars(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(data, dict):
-        for key, value in data.items():
-            yield from _scalars(value, f"{name}.{key}" if name else str(key))
-    elif isinstance(data, (int, float, str, bool)):
-        yield name, data
-
-
 class Run:
     """A run that is going on. A loop over it gives its events as dicts; `result()` waits for its end.
 
@@ -94,10 +48,12 @@ class Run:
             print(event["step"], event["values"])
     """
 
-    def __init__(self, words: list[str], path: Path | None, quiet: bool) -> None:
+    def __init__(self, words: list[str], path: Path | None, quiet: bool, kind: type[Result] = Result) -> None:
+        self._kind = kind
         self.command = ["plaudit", *words]
         self.path = path
         self.metrics: dict[str, float] = {}
+        self.history: dict[str, list[tuple[float, float]]] = {}
         self.step, self.steps, self.unit = 0, None, "steps"
         self._report = tempfile.TemporaryFile()
         self._out = tempfile.TemporaryFile()
@@ -175,6 +131,8 @@ class Run:
             if event.get("event") == "metrics":
                 event["values"] = {name: float(value) for name, value in event["values"]}
                 self.metrics.update(event["values"])
+                for name, value in event["values"].items():
+                    self.history.setdefault(name, []).append((event["step"], value))
             self._note(event)
             yield event
 
@@ -193,7 +151,8 @@ class Run:
     def _repr_html_(self) -> str:
         of = f" of {self.steps}" if self.steps else ""
         bar = f"<progress value='{self.step}' max='{self.steps}'></progress> " if self.steps else ""
-        return f"<p>{bar}{self.step}{of} {html.escape(self.unit)}</p>{_table(self.metrics)}"
+        metrics = notebook.folded(f"{len(self.metrics)} metrics", notebook.table(self.metrics)) if self.metrics else ""
+        return f"<p>{bar}{self.step}{of} {notebook.escaped(self.unit)}</p>{notebook.curves(self.history)}{metrics}"
 
     def _finished(self) -> Result:
         code, text = self._process.returncode, _read(self._out)
@@ -202,7 +161,7 @@ class Run:
         data = None
         if text.startswith(("{", "[")):
             data = json.loads(text)
-        return Result(self.command, self.path, self.metrics, data, text, code)
+        return self._kind(self.command, self.path, self.metrics, self.history, data, text, code)
 
     def _failure(self, code: int) -> RunError:
         report = _read(self._report)
@@ -238,39 +197,60 @@ def _words(overrides: dict[str, Any]) -> list[str]:
     return [f"{key.replace('__', '.')}={_word(value)}" for key, value in overrides.items()]
 
 
-def _run(words: list[str], overrides: dict[str, Any], job: str, wait: bool, quiet: bool, flags=()):
+def _run(words: list[str], overrides: dict[str, Any], job: str, wait: bool, quiet: bool, flags=(), env=None):
     named = {key.replace("__", "."): value for key, value in overrides.items()}
-    path = named.get("runner.logger.log_path") or named.get("runner.resume_dir")
+    path = _directory(named)
     if path is None:
         path = (
             Path("logs")
             / f"{time.strftime('%Y%m%d-%H:%M:%S')}-{job}-{os.getpid()}-{time.monotonic_ns() % 10**6}"
         )
-        overrides = overrides | {"runner.logger.log_path": path}
-    run = Run([*words, *_words(overrides), *flags] + (["--quiet"] if quiet else []), Path(path), quiet)
+        named["runner.logger.log_path"] = path
+    if env is not None:
+        named = custom.environment(env, path) | named
+    run = Run([*words, *_words(named), *flags] + (["--quiet"] if quiet else []), path, quiet)
     return run.result() if wait else run
 
 
-def train(config: str, /, *, wait: bool = True, quiet: bool = False, **overrides: Any):
+def _directory(named: dict[str, Any]) -> Path | None:
+    """Where a run will be, if that is said: a run that goes on stays where it is, and one from a checkpoint is a new one."""
+    path = named.get("runner.logger.log_path")
+    resumed = named.get("runner.resume_dir")
+    if path is None and resumed is not None and not Path(resumed).name.startswith("global_step_"):
+        path = resumed
+    return None if path is None else Path(path)
+
+
+def train(config: str, /, *, env: Any = None, wait: bool = True, quiet: bool = False, **overrides: Any):
     """Trains a policy by a recipe or a config file: `plaudit train`.
 
     Overrides are keys of the config, with `__` for a dot: `train("cartpole_ppo", runner__max_epochs=5)`, or `**{"runner.max_epochs": 5}`.
     With `wait=False` it gives the `Run` at once.
+
+    `env` is an environment written in Python, a `gymnasium.Env` or a `VectorEnv`: its class, a function that makes one, an id that
+    Gymnasium knows, or `path/to/file.py:Class`. `train("gymnasium_ppo", env=MyEnv)` is a config for any of them.
     """
-    return _run(["train", _config(config)], overrides, Path(config).stem, wait, quiet)
+    return _run(["train", _config(config)], overrides, Path(config).stem, wait, quiet, env=env)
 
 
 def collect(
-    config: str, /, *, episodes: int | None = None, wait: bool = True, quiet: bool = False, **overrides: Any
+    config: str,
+    /,
+    *,
+    env: Any = None,
+    episodes: int | None = None,
+    wait: bool = True,
+    quiet: bool = False,
+    **overrides: Any,
 ):
-    """Collects episodes by a recipe or a config file: `plaudit collect`. `episodes` is how many."""
+    """Collects episodes by a recipe or a config file: `plaudit collect`. `episodes` is how many, `env` as in `train`."""
     flags = [] if episodes is None else ["--episodes", str(int(episodes))]
-    return _run(["collect", _config(config)], overrides, Path(config).stem, wait, quiet, flags)
+    return _run(["collect", _config(config)], overrides, Path(config).stem, wait, quiet, flags, env)
 
 
-def evaluate(config: str, /, *, wait: bool = True, quiet: bool = False, **overrides: Any):
-    """Evaluates a policy by the environment's ground truth: `plaudit eval`."""
-    return _run(["eval", _config(config)], overrides, Path(config).stem, wait, quiet)
+def evaluate(config: str, /, *, env: Any = None, wait: bool = True, quiet: bool = False, **overrides: Any):
+    """Evaluates a policy by the environment's ground truth: `plaudit eval`. `env` as in `train`."""
+    return _run(["eval", _config(config)], overrides, Path(config).stem, wait, quiet, env=env)
 
 
 def reward_train(
@@ -286,7 +266,7 @@ def reward_eval(model, data, *, flags: list[str] | tuple[str, ...] = (), quiet: 
     return Run(words + (["--quiet"] if quiet else []), None, quiet).result()
 
 
-def audit(model, data, *, flags: list[str] | tuple[str, ...] = (), output=None, quiet: bool = True) -> Result:
+def audit(model, data, *, flags: list[str] | tuple[str, ...] = (), output=None, quiet: bool = True) -> Audit:
     """Finds out whether a reward model can be trusted: `plaudit reward audit --json`.
 
     `passed` of the result says whether it can; `data` has the numbers. Threshold and temperature are stored in the model, unless
@@ -294,7 +274,7 @@ def audit(model, data, *, flags: list[str] | tuple[str, ...] = (), output=None, 
     """
     where = [] if output is None else ["--output", os.fspath(output)]
     words = ["reward", "audit", os.fspath(model), *_paths(data), "--json", *where, *flags]
-    return Run(words + (["--quiet"] if quiet else []), None, quiet).result()
+    return Run(words + (["--quiet"] if quiet else []), None, quiet, Audit).result()
 
 
 def _paths(data) -> list[str]:

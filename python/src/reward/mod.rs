@@ -266,7 +266,9 @@ impl RewardShaper {
                     let cameras = seen.cameras.iter().map(|(name, _)| name.clone()).collect();
                     judge.of_frames(cameras, self.task.as_deref()).scores(&stacks)
                 }
-                Kind::Classifier { .. } => return Err(failure("a classifier is asked by its views", None)),
+                Kind::Classifier { .. } | Kind::Custom(_) => {
+                    return Err(failure("a classifier is asked by its views", None));
+                }
             },
         };
         for (row, score) in rows.into_iter().zip(given.map_err(|error| failed(&error))?) {

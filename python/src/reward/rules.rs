@@ -125,9 +125,12 @@ fn guards(model: &OpenModel, options: &Options) -> PyResult<Vec<Guard>> {
         Guard::parse(text, &parts, options.state_width).map_err(|error| input(error.to_string(), hint))
     };
     let mut guards = options.guards.iter().map(parse).collect::<PyResult<Vec<_>>>()?;
-    if let Kind::Classifier { card, .. } = &model.kind
-        && let Some(conditions) = &card.conditions
-    {
+    let conditions = match &model.kind {
+        Kind::Classifier { card, .. } => card.conditions.as_ref(),
+        Kind::Custom(model) => model.card.conditions.as_ref(),
+        Kind::Frames(_) | Kind::Judge(_) => None,
+    };
+    if let Some(conditions) = conditions {
         if conditions.state_width != options.state_width {
             let message = format!(
                 "the model rewards only where {} holds in states of {} numbers, and this environment has {}",
@@ -175,14 +178,17 @@ pub(super) fn window_reward(model: &OpenModel, options: &Options, judges: bool) 
 
 /// What scores frames: a classifier looks through its views, whatever they are stacked of.
 pub(super) fn scorer(open: Arc<OpenModel>) -> PyResult<Scorer> {
-    let Kind::Classifier { scorer, card } = &open.kind else { return Ok(Scorer::Frames(open)) };
+    let (scorer, temperature): (Arc<dyn ImageScorer>, f64) = match &open.kind {
+        Kind::Classifier { scorer, card } => (Arc::new(scorer.clone()), card.temperature()),
+        Kind::Custom(model) => (model.scorer.clone(), model.card.temperature()),
+        Kind::Frames(_) | Kind::Judge(_) => return Ok(Scorer::Frames(open)),
+    };
     let view = |key: &String| {
         let ViewKey { camera, back } =
             key.parse().map_err(|error: plaudit_reward::dataset::DatasetError| failed(&error))?;
         Ok(CameraView { camera: camera.into(), back })
     };
     let views = open.image_keys.iter().map(view).collect::<PyResult<_>>()?;
-    Ok(Scorer::Stacks(
-        Classifier::new(scorer.clone(), views, open.threshold).at_temperature(card.temperature()),
-    ))
+    let classifier = Classifier::of(scorer, open.image_keys.clone(), views, open.threshold);
+    Ok(Scorer::Stacks(classifier.at_temperature(temperature)))
 }

@@ -79,6 +79,32 @@ pub enum ExportProblem {
     /// The MCAP writer refused.
     #[error("{0}")]
     Mcap(#[from] mcap::McapError),
+    /// The HDF5 writer refused.
+    #[error("{0}")]
+    Hdf5(#[from] hdf5_pure::Error),
+    /// Two cameras that would be one.
+    #[error("the cameras `{camera}` and `{other}` would both be called `{group}`")]
+    CameraName {
+        /// One of them.
+        camera: String,
+        /// The other one.
+        other: String,
+        /// What they would be called.
+        group: String,
+    },
+    /// A pose that the state does not have.
+    #[error("the pose `{name}` at frame {frame}: {why}")]
+    Pose {
+        /// What it is of.
+        name: String,
+        /// Which frame.
+        frame: usize,
+        /// Why.
+        why: String,
+    },
+    /// A reward model that cannot say what it thinks of a frame.
+    #[error("{0}")]
+    Scores(String),
     /// An image that cannot be had.
     #[error("image of `{camera}` at frame {frame}: {why}")]
     Image {

@@ -1,7 +1,8 @@
 //! MCAP files, one for each episode, as Foxglove and Rerun open them.
 //!
-//! `/camera/NAME` has PNG files as `foxglove.CompressedImage`; `/state`, `/action`, `/reward` and `/success` have numbers. Frame i is
-//! at i / fps seconds, and what an action led to is at the time of the next frame.
+//! `/camera/NAME` has PNG files as `foxglove.CompressedImage`, and `/pose/NAME` has `foxglove.PoseInFrame`; `/state`, `/action`, `/reward`,
+//! `/success` and `/reward_model/score` have numbers. Frame i is at i / fps seconds, and what an action led to is at the time of the next
+//! frame. A score is of the frame at its time.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,10 +14,12 @@ use mcap::{WriteOptions, Writer};
 use plaudit_draw::encode_png;
 use plaudit_pyfiles::AtomicFile;
 
+use super::pose::StatePose;
 use super::prepared::Prepared;
 use super::protobuf::{self, Schema};
 use super::{EpisodeExporter, ExportProblem};
 use crate::lerobot::KnownSuccess;
+use crate::mcap::SCORE_TOPIC;
 
 /// Bytes of a chunk: some dozen images, so that a viewer can jump.
 const CHUNK: u64 = 1 << 20;
@@ -26,12 +29,13 @@ const NANOS: f64 = 1e9;
 pub(super) struct Exporter {
     folder: PathBuf,
     fps: f64,
+    poses: Vec<StatePose>,
     written: u64,
 }
 
 impl Exporter {
-    pub(super) fn new(folder: &Path, fps: f64) -> Self {
-        Self { folder: folder.into(), fps, written: 0 }
+    pub(super) fn new(folder: &Path, fps: f64, poses: &[StatePose]) -> Self {
+        Self { folder: folder.into(), fps, poses: poses.to_vec(), written: 0 }
     }
 
     /// `000012_NAME.mcap`: in order, and never twice the same.
@@ -47,9 +51,9 @@ impl EpisodeExporter for Exporter {
     fn write(&mut self, episode: &Prepared) -> Result<(), ExportProblem> {
         fs::create_dir_all(&self.folder)?;
         let out = BufWriter::new(AtomicFile::create(&self.path(&episode.name))?);
-        let mut file = File::begin(out, episode, self.fps)?;
+        let mut file = File::begin(out, episode, self.fps, &self.poses)?;
         for frame in 0..=episode.len() {
-            file.frame(episode, frame)?;
+            file.frame(episode, frame, &self.poses)?;
         }
         file.writer.finish()?;
         let out = file.writer.into_inner().into_inner().map_err(|error| error.into_error())?;
@@ -67,12 +71,19 @@ struct File {
     action: u16,
     reward: Option<u16>,
     success: Option<u16>,
+    score: Option<u16>,
+    poses: Vec<u16>,
     messages: BTreeMap<u16, u32>,
     fps: f64,
 }
 
 impl File {
-    fn begin(out: BufWriter<AtomicFile>, episode: &Prepared, fps: f64) -> Result<Self, ExportProblem> {
+    fn begin(
+        out: BufWriter<AtomicFile>,
+        episode: &Prepared,
+        fps: f64,
+        poses: &[StatePose],
+    ) -> Result<Self, ExportProblem> {
         let options = WriteOptions::new()
             .compression(None) // PNG files are compressed, and numbers are few
             .chunk_size(Some(CHUNK))
@@ -99,11 +110,16 @@ impl File {
         let reward = episode.has_rewards.then(|| channel("/reward", &protobuf::SCALAR)).transpose()?;
         let knows_steps = episode.success == KnownSuccess::Steps;
         let success = knows_steps.then(|| channel("/success", &protobuf::FLAG)).transpose()?;
-        Ok(Self { writer, cameras, state, action, reward, success, messages: BTreeMap::new(), fps })
+        let has_scores = episode.scores.is_some();
+        let score = has_scores.then(|| channel(SCORE_TOPIC, &protobuf::SCALAR)).transpose()?;
+        let poses = poses.iter().map(|pose| channel(&format!("/pose/{}", pose.name), &protobuf::POSE));
+        let poses = poses.collect::<Result<_, _>>()?;
+        let messages = BTreeMap::new();
+        Ok(Self { writer, cameras, state, action, reward, success, score, poses, messages, fps })
     }
 
     /// What is known at a frame: image and state before an action, the action, and what the one before led to.
-    fn frame(&mut self, episode: &Prepared, frame: usize) -> Result<(), ExportProblem> {
+    fn frame(&mut self, episode: &Prepared, frame: usize, poses: &[StatePose]) -> Result<(), ExportProblem> {
         let nanos = (frame as f64 / self.fps * NANOS).round() as u64;
         let numbers = &episode.episode;
         if frame < episode.len() {
@@ -116,7 +132,19 @@ impl File {
             if let Some(state) = self.state {
                 self.push(state, nanos, &protobuf::vector(nanos, &numbers.states[frame]))?;
             }
+            for (at, pose) in poses.iter().enumerate() {
+                let (position, rotation) = pose.of(&numbers.states[frame], frame)?;
+                self.push(
+                    self.poses[at],
+                    nanos,
+                    &protobuf::pose(nanos, pose.frame_id(), position, rotation),
+                )?;
+            }
             self.push(self.action, nanos, &protobuf::vector(nanos, &numbers.actions[frame]))?;
+            let score = episode.scores.as_ref().and_then(|scores| scores.get(frame));
+            if let (Some(channel), Some(score)) = (self.score, score) {
+                self.push(channel, nanos, &protobuf::scalar(nanos, f64::from(*score)))?;
+            }
         }
         if frame > 0 {
             let timestep = &numbers.timesteps[frame];

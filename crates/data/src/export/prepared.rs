@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use plaudit_core::FrameShape;
 
+use super::FrameScores;
 use crate::episode::Episode;
 use crate::lerobot::{KnownSuccess, SourceCamera, SourceEpisode};
-use crate::recording::{FileProblem, MAIN, Recording, Unit};
+use crate::recording::{AfterLast, CameraKey, FileProblem, FrameImage, MAIN, Recording, Unit};
 
 /// An episode to be exported.
 pub(super) struct Prepared {
@@ -21,6 +22,8 @@ pub(super) struct Prepared {
     pub(super) success: KnownSuccess,
     /// Whether its last action is left out.
     pub(super) lacks_last_action: bool,
+    /// What a reward model says of each frame, if one was asked.
+    pub(super) scores: Option<Vec<f32>>,
     recording: Recording,
 }
 
@@ -49,7 +52,18 @@ impl Prepared {
         };
         let has_rewards = !recording.rewards().is_empty();
         let lacks_last_action = episode.len() < recording.actions().len();
-        Ok(Self { name, episode, cameras, has_rewards, success, lacks_last_action, recording })
+        let scores = None;
+        Ok(Self { name, episode, cameras, has_rewards, success, lacks_last_action, scores, recording })
+    }
+
+    /// Asks a reward model about each frame.
+    pub(super) fn score(&mut self, scores: FrameScores<'_>) -> Result<(), String> {
+        let found = scores(&self.recording)?;
+        if found.len() < self.len() {
+            return Err(format!("{} scores for {} frames", found.len(), self.len()));
+        }
+        self.scores = Some(found);
+        Ok(())
     }
 
     /// How many frames it has: one before each action.
@@ -57,10 +71,15 @@ impl Prepared {
         self.episode.len()
     }
 
-    /// The image of a camera at a frame, HWC.
+    /// The image of a camera at a frame, HWC. After the last action it is what was seen then, or the last one again where that
+    /// was not recorded.
     pub(super) fn image(&self, camera: usize, frame: usize) -> Result<Vec<u8>, String> {
         let (name, shape) = &self.cameras[camera];
-        let image = self.recording.frame(frame, name).map_err(|problem| problem.to_string())?;
+        let image = match frame < self.recording.len() {
+            true => self.recording.frame(frame, name),
+            false => self.image_after_last(name),
+        };
+        let image = image.map_err(|problem| problem.to_string())?;
         let image = image.ok_or("there is none")?;
         if image.shape() != *shape {
             let (found, first) = (image.shape(), shape);
@@ -70,6 +89,15 @@ impl Prepared {
             ));
         }
         image.pixels().map(Cow::into_owned).map_err(|problem| problem.to_string())
+    }
+
+    fn image_after_last(&self, camera: &str) -> Result<Option<FrameImage>, FileProblem> {
+        let AfterLast::Seen(observation) = &self.recording.after_last else {
+            return self.recording.frame(self.recording.len().saturating_sub(1), camera);
+        };
+        let location = || format!("the image of `{camera}` after the last action");
+        let frame = observation.image(&CameraKey::parse(camera), location)?;
+        frame.map(|frame| FrameImage::of(frame, location)).transpose()
     }
 
     /// As the LeRobot writer takes it.

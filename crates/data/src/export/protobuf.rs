@@ -85,24 +85,68 @@ pub(super) fn vector(nanos: u64, values: &[f32]) -> Vec<u8> {
     Message::at(nanos).data(2, &packed).bytes()
 }
 
-/// The name of a message and its fields after the time: name, number, repetition, kind.
+/// Where something is, and how it is turned (x, y, z, w), in a frame of reference.
+pub(super) fn pose(nanos: u64, frame_id: &str, position: [f64; 3], rotation: [f64; 4]) -> Vec<u8> {
+    let numbers = |numbers: &[f64]| {
+        let fields = (1..).zip(numbers);
+        fields.fold(Message::default(), |message, (field, number)| message.double(field, *number))
+    };
+    let pose = Message::default().message(1, numbers(&position)).message(2, numbers(&rotation));
+    Message::at(nanos).data(2, frame_id.as_bytes()).message(3, pose).bytes()
+}
+
+/// A field of a message: name, number, repetition, kind. A field that is a message names it.
+type Field = (&'static str, u64, u64, u64, Option<&'static str>);
+
+/// The name of a message and its fields after the time, and other messages that these are of.
 pub(super) struct Schema {
     package: &'static str,
     name: &'static str,
-    fields: &'static [(&'static str, u64, u64, u64)],
+    fields: &'static [Field],
+    others: &'static [(&'static str, &'static [Field])],
 }
 
 pub(super) const IMAGE: Schema = Schema {
     package: "foxglove",
     name: "CompressedImage",
-    fields: &[("data", 2, ONE, BYTES), ("format", 3, ONE, STRING), ("frame_id", 4, ONE, STRING)],
+    fields: &[
+        ("data", 2, ONE, BYTES, None),
+        ("format", 3, ONE, STRING, None),
+        ("frame_id", 4, ONE, STRING, None),
+    ],
+    others: &[],
 };
-pub(super) const SCALAR: Schema =
-    Schema { package: "plaudit", name: "Scalar", fields: &[("value", 2, ONE, DOUBLE)] };
-pub(super) const FLAG: Schema =
-    Schema { package: "plaudit", name: "Flag", fields: &[("value", 2, ONE, BOOL)] };
-pub(super) const VECTOR: Schema =
-    Schema { package: "plaudit", name: "Vector", fields: &[("values", 2, MANY, DOUBLE)] };
+pub(super) const SCALAR: Schema = own("Scalar", &[("value", 2, ONE, DOUBLE, None)]);
+pub(super) const FLAG: Schema = own("Flag", &[("value", 2, ONE, BOOL, None)]);
+pub(super) const VECTOR: Schema = own("Vector", &[("values", 2, MANY, DOUBLE, None)]);
+pub(super) const POSE: Schema = Schema {
+    package: "foxglove",
+    name: "PoseInFrame",
+    fields: &[("frame_id", 2, ONE, STRING, None), ("pose", 3, ONE, MESSAGE, Some(".foxglove.Pose"))],
+    others: &[
+        (
+            "Pose",
+            &[
+                ("position", 1, ONE, MESSAGE, Some(".foxglove.Vector3")),
+                ("orientation", 2, ONE, MESSAGE, Some(".foxglove.Quaternion")),
+            ],
+        ),
+        ("Vector3", &[("x", 1, ONE, DOUBLE, None), ("y", 2, ONE, DOUBLE, None), ("z", 3, ONE, DOUBLE, None)]),
+        (
+            "Quaternion",
+            &[
+                ("x", 1, ONE, DOUBLE, None),
+                ("y", 2, ONE, DOUBLE, None),
+                ("z", 3, ONE, DOUBLE, None),
+                ("w", 4, ONE, DOUBLE, None),
+            ],
+        ),
+    ],
+};
+
+const fn own(name: &'static str, fields: &'static [Field]) -> Schema {
+    Schema { package: "plaudit", name, fields, others: &[] }
+}
 
 impl Schema {
     /// As channels name it.
@@ -120,11 +164,18 @@ impl Schema {
             ),
         );
         let time = file("google/protobuf/timestamp.proto", "google.protobuf", &[], time);
-        let mut fields = vec![field("timestamp", 1, ONE, MESSAGE, Some(TIMESTAMP))];
-        fields.extend(
-            self.fields.iter().map(|(name, number, label, kind)| field(name, *number, *label, *kind, None)),
-        );
-        let own = Message::default().message(4, described(self.name, &fields));
+        let all = |fields: &[Field]| -> Vec<Vec<u8>> {
+            fields
+                .iter()
+                .map(|(name, number, label, kind, of)| field(name, *number, *label, *kind, *of))
+                .collect()
+        };
+        let time_field = field("timestamp", 1, ONE, MESSAGE, Some(TIMESTAMP));
+        let fields = [vec![time_field], all(self.fields)].concat();
+        let mut own = Message::default().message(4, described(self.name, &fields));
+        for (name, fields) in self.others {
+            own = own.message(4, described(name, &all(fields)));
+        }
         let path = format!("{}/{}.proto", self.package, self.name);
         let own = file(&path, self.package, &["google/protobuf/timestamp.proto"], own);
         Message::default().message(1, time).message(1, own).bytes()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::error::InspectError;
 use super::finding::Finding;
 use super::report::{
-    BrokenFile, Camera, Duplicates, ImageSize, Lengths, Report, Success, VectorWidth, relative,
+    BrokenFile, Camera, Duplicates, ImageSize, Interventions, Lengths, Report, Success, VectorWidth, relative,
 };
 use super::suspicion::Suspicion;
 use crate::lerobot::{Dataset, DatasetMetadata, Feature, Info, Problem, shards};
@@ -77,6 +77,7 @@ fn report(path: &Path, metadata: &DatasetMetadata, why: &str) -> Report {
         state_widths: widths(info, &["state", "observation.state"], lengths.len()),
         action_widths: widths(info, &["actions", "action"], lengths.len()),
         reward: None,
+        interventions: Interventions::default(),
         duplicates: Duplicates::default(),
         leakage: None,
         findings: vec![Finding::of_dataset(Suspicion::MetadataOnly, videos(info, why))],

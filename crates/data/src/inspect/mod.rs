@@ -42,8 +42,8 @@ pub use crate::recording::DatasetFormat;
 pub use error::InspectError;
 pub use finding::{Finding, Severity};
 pub use report::{
-    BrokenFile, Camera, Duplicates, ImageSize, LabelCount, Lengths, Report, RewardRange, SheetPick, Success,
-    VectorWidth,
+    BrokenFile, Camera, Duplicates, ImageSize, Interventions, LabelCount, Lengths, Report, RewardRange,
+    SheetPick, Success, VectorWidth,
 };
 pub use sheet::{SheetOptions, contact_sheet};
 pub use suspicion::Suspicion;

@@ -42,6 +42,9 @@ pub struct Report {
     pub action_widths: Vec<VectorWidth>,
     /// The range of the rewards.
     pub reward: Option<RewardRange>,
+    /// Where a person took over.
+    #[serde(skip_serializing_if = "Interventions::is_none")]
+    pub interventions: Interventions,
     /// What is there more than once.
     pub duplicates: Duplicates,
     /// What the validation split shares with the training split, where there are two.
@@ -144,6 +147,26 @@ pub struct RewardRange {
     pub infinite: usize,
 }
 
+/// Where a person took over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Interventions {
+    /// Steps that a person decided.
+    pub steps: usize,
+    /// Episodes that have such steps.
+    pub episodes: usize,
+}
+
+impl Interventions {
+    fn is_none(&self) -> bool {
+        self.steps == 0
+    }
+
+    fn of(summaries: &[ItemSummary]) -> Self {
+        let steps = || summaries.iter().map(|summary| summary.by_person);
+        Self { steps: steps().sum(), episodes: steps().filter(|steps| *steps > 0).count() }
+    }
+}
+
 /// What is there more than once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Duplicates {
@@ -228,6 +251,7 @@ pub(super) fn report(
         state_widths: widths(summaries.iter().filter_map(|summary| summary.state_width)),
         action_widths: widths(summaries.iter().filter_map(|summary| summary.action_width)),
         reward: reward(summaries),
+        interventions: Interventions::of(summaries),
         duplicates: copies.counts(),
         leakage: leakage(&inspected),
         findings: Vec::new(),

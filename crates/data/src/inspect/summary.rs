@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use super::recorded::{CameraImages, Recorded};
 use super::suspicion::Suspicion;
 use crate::convert::Fingerprint;
+use crate::lerobot::intervention;
 use crate::recording::{FileProblem, Frame, Item, Unit};
 
 /// Pixels up to this are black.
@@ -42,6 +43,8 @@ pub(super) struct ItemSummary {
     pub(super) state_width: Option<usize>,
     pub(super) action_width: Option<usize>,
     pub(super) rewards: Option<Rewards>,
+    /// Steps at which a person had taken over.
+    pub(super) by_person: usize,
     pub(super) suspicions: Vec<(Suspicion, String)>,
 }
 
@@ -103,6 +106,7 @@ pub(super) fn summarize(recorded: &Recorded, item: &Item) -> ItemSummary {
         state_width: recorded.states.first().map(Vec::len),
         action_width: recorded.actions.first().map(Vec::len),
         rewards: rewards(&recorded.rewards),
+        by_person: recorded.facts.iter().filter(|facts| intervention(facts) == Some(true)).count(),
         cameras: seen.iter().map(|(name, image_summaries)| (name.clone(), sizes(image_summaries))).collect(),
         suspicions,
     }

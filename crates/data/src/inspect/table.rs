@@ -56,6 +56,7 @@ impl Report {
             ("state", widths(&self.state_widths)),
             ("action", widths(&self.action_widths)),
             ("reward", self.reward_line().into_iter().collect()),
+            ("by person", self.intervention_line().into_iter().collect()),
             ("duplicates", vec![self.duplicate_line()]),
             ("leakage", self.leakage_line().into_iter().collect()),
         ];
@@ -92,6 +93,12 @@ impl Report {
         let line =
             |camera: &super::Camera| format!("{:wide$}  {}{}", camera.name, sizes(camera), video(camera));
         self.cameras.iter().map(line).collect()
+    }
+
+    fn intervention_line(&self) -> Option<String> {
+        let (steps, episodes) = (self.interventions.steps, self.interventions.episodes);
+        let steps_in = format!("{} of {} steps", thousands(steps), thousands(self.lengths.total));
+        (steps > 0).then(|| format!("{steps_in}, in {episodes} of {} episodes", self.episodes))
     }
 
     fn reward_line(&self) -> Option<String> {

@@ -96,6 +96,9 @@ pub enum Problem {
     /// There are episodes already.
     #[error("holds episodes already; resume to add to them, or choose another folder")]
     Exists,
+    /// A link that leads out of the dataset's folder.
+    #[error("it is a link that leads out of the dataset's folder; put the file itself there")]
+    Outside,
     /// Another process writes here.
     #[error("another process writes here; give each its own rank")]
     Busy,

@@ -42,3 +42,15 @@ pub use write::{
     ColumnNames, Existing, ExistingShards, ImageAt, ImageStorage, KnownSuccess, Settings, Shard,
     SourceCamera, SourceEpisode, Writer,
 };
+
+/// What plaudit calls a person's taking over, as RLinf does.
+pub(crate) const INTERVENTION: &str = "intervene_flag";
+/// The columns that say so, in datasets of different origin; the first that is there counts.
+pub(crate) const INTERVENTIONS: [&str; 3] =
+    [INTERVENTION, "complementary_info.is_intervention", "is_intervention"];
+
+/// Whether a person had taken over, where somebody says so: readers call it one way, robots another.
+pub(crate) fn intervention(facts: &[(std::sync::Arc<str>, f32)]) -> Option<bool> {
+    let said = facts.iter().find(|(name, _)| matches!(&**name, INTERVENTION | "intervention"));
+    said.map(|(_, value)| *value != 0.0)
+}

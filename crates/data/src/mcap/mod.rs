@@ -8,3 +8,6 @@ mod message;
 pub use error::McapError;
 pub(crate) use file::{Channel, McapFile, Message};
 pub(crate) use message::{Content, Kind, Picture};
+
+/// What a reward model said of each frame, where an exported file has that.
+pub(crate) const SCORE_TOPIC: &str = "/reward_model/score";

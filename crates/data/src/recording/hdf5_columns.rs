@@ -7,15 +7,15 @@ use plaudit_pyfiles::Array;
 
 use super::error::OpenError;
 use super::item::{Item, Items};
-use super::probe::{Probe, list};
+use super::probe::{Probe, is_inside, list};
 use super::{FileProblem, Recording, Rules, keys};
 use crate::hdf5::{Hdf5Error, Hdf5File};
 
 /// The names that HDF5 files end in.
 const ENDINGS: [&str; 2] = ["h5", "hdf5"];
 
-/// The HDF5 files at a path: one, or those of a folder.
-fn files(path: &Path) -> Result<Vec<PathBuf>, OpenError> {
+/// The HDF5 files at a path: one, or those of a folder, also links that lead out of it.
+pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, OpenError> {
     if path.is_file() {
         return Ok(vec![path.into()]);
     }
@@ -31,7 +31,7 @@ pub(super) fn is_at(probe: &Probe<'_>, is_kind: fn(&Hdf5File) -> bool) -> Result
         return Ok(false);
     }
     let files = files(probe.path)?;
-    let mut readable = files.iter().filter_map(|file| Hdf5File::open(file).ok());
+    let mut readable = files.iter().filter_map(|file| open_own(probe.path, file).ok());
     Ok(!files.is_empty() && readable.next().is_none_or(|file| is_kind(&file)))
 }
 
@@ -51,9 +51,11 @@ pub(super) struct Layout {
 pub(super) fn items(path: &Path, layout: Layout) -> Result<Items, OpenError> {
     let mut found = Vec::new();
     for file in files(path)? {
-        let Ok(episodes) = listed(&file, layout) else {
+        let root = path.to_owned();
+        let list = move |file: &Path| listed(&open_own(&root, file)?, layout);
+        let Ok(episodes) = list(&file) else {
             let path = file.clone();
-            found.push(Item::new(file, move |_| listed(&path, layout).map(|_| Vec::new())));
+            found.push(Item::new(file, move |_| list(&path).map(|_| Vec::new())));
             continue;
         };
         found.extend(episodes.into_iter().map(|episode| {
@@ -68,10 +70,17 @@ pub(super) fn items(path: &Path, layout: Layout) -> Result<Items, OpenError> {
     Ok(found.into())
 }
 
+/// An HDF5 file of a dataset: the one that the dataset is, or one in its folder, wherever links lead.
+pub(super) fn open_own(dataset: &Path, file: &Path) -> Result<Hdf5File, FileProblem> {
+    if dataset != file && !is_inside(dataset, file) {
+        return Err(FileProblem::Outside);
+    }
+    Hdf5File::open(file)
+}
+
 /// The groups of a file's episodes: at least one.
-fn listed(file: &Path, layout: Layout) -> Result<Vec<String>, FileProblem> {
-    let open = Hdf5File::open(file)?;
-    let episodes = (layout.episodes)(&open)?;
+pub(super) fn listed(open: &Hdf5File, layout: Layout) -> Result<Vec<String>, FileProblem> {
+    let episodes = (layout.episodes)(open)?;
     if episodes.is_empty() {
         let has = open.groups("")?.join(", ");
         return Err(FileProblem::Missing { location: "the file".into(), key: layout.group.into(), has });

@@ -290,7 +290,8 @@ impl Recordings {
     pub fn lies_in(&self, folder: &Path) -> bool {
         let Some(item) = self.items.first() else { return false };
         let Some(home) = item.home.as_deref().or(item.path.parent()) else { return false };
-        let by_outcome = ["success", "failure", "positive", "negative"].iter().any(|name| home.ends_with(name));
+        let by_outcome =
+            ["success", "failure", "positive", "negative"].iter().any(|name| home.ends_with(name));
         home == folder || by_outcome || self.format.shares_files()
     }
 

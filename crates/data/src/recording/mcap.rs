@@ -11,7 +11,7 @@ use super::item::{Item, Items};
 use super::observation::Columns;
 use super::probe::{Probe, by_outcome, is_inside};
 use super::{AfterLast, FileProblem, Recording, Rules, keys};
-use crate::mcap::{Channel, Content, Kind, McapError, McapFile, Message, Picture};
+use crate::mcap::{Channel, Content, Kind, McapError, McapFile, Message, Picture, SCORE_TOPIC};
 
 pub(super) const FORMAT: Format = Format {
     name: "mcap",
@@ -127,6 +127,10 @@ impl<'a> Topics<'a> {
         };
         for (channel, messages) in file.topics() {
             check_clock(channel, messages)?;
+            // What a reward model thought of the frames is nothing that was seen.
+            if channel.topic == SCORE_TOPIC {
+                continue;
+            }
             let kind = Kind::of(channel);
             let is = |words: &[&str]| words.contains(&channel.topic.rsplit('/').next().unwrap_or_default());
             let has_role = [&ACTION[..], &SUCCESS, &REWARD, &TASK].iter().any(|words| is(words));

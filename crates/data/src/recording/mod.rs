@@ -74,6 +74,7 @@ mod replay_buffer;
 mod rlds;
 mod robomimic;
 mod rules;
+mod simulated;
 mod stored;
 mod to_episode;
 mod trajectories;
@@ -96,6 +97,7 @@ pub use item::Recordings;
 pub use pixel_format::ChannelOrder;
 pub use problem::{BadFile, FileProblem};
 pub use rules::{BadFiles, Rules, UnlabelledFrames};
+pub use simulated::{SimulatedEpisode, SimulatedEpisodes, SimulatedPlace, SimulatorStates};
 
 pub(crate) use cameras::{CameraKey, MAIN};
 pub(crate) use formats::SplitUnit;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use plaudit_pyfiles::{self as pyfiles, PyValue};
 
 use super::error::OpenError;
+use crate::own_folder::OwnFolder;
 
 /// A path whose format is to be found out.
 pub(super) struct Probe<'a> {
@@ -157,6 +158,5 @@ pub(super) fn by_outcome(
 
 /// Whether a file lies in the dataset's folder, wherever links lead.
 pub(super) fn is_inside(root: &Path, file: &Path) -> bool {
-    let real = |path: &Path| std::fs::canonicalize(path);
-    matches!((real(root), real(file)), (Ok(root), Ok(file)) if file.starts_with(&root))
+    OwnFolder::of(root).has(file)
 }

@@ -7,6 +7,7 @@ use plaudit_pyfiles::plain_file;
 use serde_json::Value;
 
 use super::error::RldsError;
+use crate::own_folder::OwnFolder;
 
 const INFO: &str = "dataset_info.json";
 const FEATURES: &str = "features.json";
@@ -109,6 +110,10 @@ fn file_word(value: &Value) -> Option<&str> {
 }
 
 fn read(folder: &Path, file: &'static str) -> Result<Vec<u8>, RldsError> {
-    let wrong = |error: std::io::Error| RldsError::Description { file, what: error.to_string() };
-    plain_file::read(&folder.join(file), MOST_BYTES).map_err(wrong)
+    let wrong = |what: String| RldsError::Description { file, what };
+    let path = folder.join(file);
+    if OwnFolder::of(folder).is_outside(&path) {
+        return Err(wrong("it is a link that leads out of the dataset's folder".into()));
+    }
+    plain_file::read(&path, MOST_BYTES).map_err(|error| wrong(error.to_string()))
 }

@@ -31,6 +31,9 @@ pub enum VideoError {
         /// What is there.
         found: String,
     },
+    /// A link that leads out of the dataset's folder.
+    #[error("it is a link that leads out of the dataset's folder; put the file itself there")]
+    Outside,
     /// There is no video in the file, or it is no MP4.
     #[error("no video in it; MP4 files with a video track are read")]
     NoVideo,

@@ -24,7 +24,12 @@ fn main() -> AnyResult<()> {
     let python = std::env::var("PLAUDIT_ORACLE_PYTHON").unwrap_or_else(|_| "python3".into());
     let null = |images: bool| {
         let kwargs = json!({"images": images}).as_object().cloned().unwrap_or_default();
-        Make::Gymnasium { id: "Null-v0".into(), kwargs, vectorization: Vectorization::Vector }
+        Make::Gymnasium {
+            id: "Null-v0".into(),
+            entry_point: None,
+            kwargs,
+            vectorization: Vectorization::Vector,
+        }
     };
     let cart_poles = || BridgeSettings::gymnasium("CartPole-v1", ROWS).make;
     let cases = [

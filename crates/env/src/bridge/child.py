@@ -476,8 +476,42 @@ def make(settings):
         arguments["max_episode_steps"] = settings["max_episode_steps"]
     if settings["render"]:
         arguments.setdefault("render_mode", "rgb_array")
+    if settings["entry_point"]:
+        register(settings)
     build = {"rows": make_rows, "vector": make_vector, "async": make_vector, "maniskill": make_maniskill}
     return build[settings["way"]](settings, arguments)
+
+
+def register(settings):
+    """Gives what an entry point names an id, so that all else is as with environments that have one."""
+    import gymnasium
+
+    made = load(settings["entry_point"])
+    settings["id"] = "plaudit/EntryPoint-v0"
+    if isinstance(made, type) and issubclass(made, gymnasium.vector.VectorEnv):
+        settings["way"] = "vector"
+        gymnasium.register(settings["id"], vector_entry_point=made)
+    else:
+        gymnasium.register(settings["id"], entry_point=made)
+
+
+def load(entry_point):
+    """What an entry point names: `module:Class`, or `path/to/file.py:Class`. A function that makes one will do."""
+    where, _, name = entry_point.rpartition(":")
+    if not where or not name:
+        raise Refused("entry_point is %r; write module:Class or path/to/file.py:Class" % entry_point)
+    if where.endswith(".py") and not os.path.isfile(where):
+        raise Refused("entry_point names %s, and there is no such file" % where)
+    found = bring_in(where)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            there = [key for key, value in vars(found).items() if callable(value) and not key.startswith("_")]
+            near = difflib.get_close_matches(part, there, 3, 0.5) or there[:8]
+            raise Refused("%s has no %r; it has %s" % (where, name, ", ".join(near) or "nothing to make"))
+        found = getattr(found, part)
+    if not callable(found):
+        raise Refused("%s of %s is a %s; name a class, or a function that makes an environment" % (name, where, type(found).__name__))
+    return found
 
 
 def make_rows(settings, arguments):

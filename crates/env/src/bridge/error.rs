@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use plaudit_core::EnvError;
-use serde::Deserialize;
+use plaudit_pyprocess::{Failure, PythonError, printed};
 use thiserror::Error;
 
 /// Why environments in Python could not be made, or broke.
@@ -248,29 +248,29 @@ impl fmt::Display for During {
     }
 }
 
-/// An error that Python reports.
-#[derive(Debug, Deserialize)]
-pub(super) struct PythonError {
-    kind: String,
-    error: String,
-    traceback: String,
-    #[serde(default)]
-    module: String,
-    #[serde(default)]
-    executable: String,
-    #[serde(default)]
-    nearest: Vec<String>,
-}
-
-impl PythonError {
-    /// The error it describes.
-    pub(super) fn into_error(self, id: &str, during: During) -> BridgeError {
+impl BridgeError {
+    /// What became of a process that was doing something, in words. It could have taken `secs`.
+    pub(super) fn of(failure: Failure, python: &Path, id: &str, during: During, secs: f64) -> Self {
         let id = id.to_owned();
-        match self.kind.as_str() {
-            "no_module" => BridgeError::NoModule { module: self.module, executable: self.executable },
-            "unknown_id" => BridgeError::UnknownId { id, message: self.error, nearest: self.nearest },
-            "refused" => BridgeError::Refused { id, during, message: self.error },
-            _ => BridgeError::Raised { id, during, error: self.error, traceback: self.traceback },
+        match failure {
+            Failure::Interpreter(source) => Self::Interpreter { python: python.into(), source },
+            Failure::Reported(error) => Self::reported(error, id, during),
+            Failure::Died { how, output } => Self::Died { id, during, how, output },
+            Failure::TimedOut { output } => Self::TimedOut { id, during, secs, output },
+            Failure::InvalidMessage { message, output } => {
+                Self::InvalidMessage { id, during, message, output }
+            }
+            Failure::Io { what, source } => Self::Io { what, source },
+        }
+    }
+
+    /// The error that Python describes.
+    pub(super) fn reported(error: PythonError, id: String, during: During) -> Self {
+        match error.kind.as_str() {
+            "no_module" => Self::NoModule { module: error.module, executable: error.executable },
+            "unknown_id" => Self::UnknownId { id, message: error.error, nearest: error.nearest },
+            "refused" => Self::Refused { id, during, message: error.error },
+            _ => Self::Raised { id, during, error: error.error, traceback: error.traceback },
         }
     }
 }
@@ -285,22 +285,13 @@ fn did_you_mean(nearest: &[String]) -> String {
     }
 }
 
-/// The last lines of an output, set apart.
-fn printed(output: &str) -> String {
-    const LINES: usize = 30;
-    let lines: Vec<&str> = output.trim_end().lines().collect();
-    match lines.len() {
-        0 => String::new(),
-        count => format!("\nIt printed:\n{}", lines[count.saturating_sub(LINES)..].join("\n")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn message(json: &str, during: During) -> String {
-        serde_json::from_str::<PythonError>(json).unwrap().into_error("Door-v0", during).to_string()
+        let error = serde_json::from_str(json).unwrap();
+        BridgeError::reported(error, "Door-v0".into(), during).to_string()
     }
 
     #[test]
@@ -327,13 +318,5 @@ mod tests {
             ),
             "`Door-v0` failed in step: ValueError: boom\nTraceback\n  x"
         );
-    }
-
-    #[test]
-    fn only_the_end_of_a_long_output_is_shown() {
-        let output: String = (0..100).map(|line| format!("line {line}\n")).collect();
-        let shown = printed(&output);
-        assert!(shown.starts_with("\nIt printed:\nline 70\n") && shown.ends_with("line 99"), "{shown}");
-        assert_eq!(printed(" \n"), "");
     }
 }

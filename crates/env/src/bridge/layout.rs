@@ -1,34 +1,8 @@
 //! Where everything lies in the memory that both sides share.
 
-use std::ops::Range;
-
 use plaudit_core::EnvSpec;
-use serde_json::{Map, Value, json};
-
-/// Every array starts on a cache line of its own.
-const ALIGN: usize = 64;
-
-/// One array in shared memory, by its place in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Region {
-    pub(super) offset: usize,
-    /// Bytes of one row.
-    pub(super) row: usize,
-    pub(super) rows: usize,
-}
-
-impl Region {
-    /// All of it.
-    pub(super) fn all(self) -> Range<usize> {
-        self.offset..self.offset + self.row * self.rows
-    }
-
-    /// Row `row` of it.
-    pub(super) fn row(self, row: usize) -> Range<usize> {
-        let start = self.offset + self.row * row;
-        start..start + self.row
-    }
-}
+use plaudit_pyprocess::{LayoutBuilder, Region};
+use serde_json::Value;
 
 /// Where the observations of all rows lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +48,7 @@ impl MemoryLayout {
         let end = builder.add("end", "u1", &[b]);
         let success = builder.add("success", "u1", &[b]);
         let facts = builder.add("facts", "f4", &[facts, b]);
-        let (now, last) = (builder.obs_regions("now", spec), builder.obs_regions("last", spec));
+        let (now, last) = (obs_regions(&mut builder, "now", spec), obs_regions(&mut builder, "last", spec));
         let (bytes, for_python) = builder.finish();
         Self { actions, seeds, reward, end, success, facts, now, last, bytes, for_python }
     }
@@ -87,42 +61,20 @@ impl MemoryLayout {
     }
 }
 
-/// Lays out one array after the other.
-#[derive(Default)]
-pub(super) struct LayoutBuilder {
-    bytes: usize,
-    for_python: Map<String, Value>,
-}
-
-impl LayoutBuilder {
-    /// The next array, of type `f4`, `u4` or `u1`.
-    pub(super) fn add(&mut self, name: &str, dtype: &str, shape: &[usize]) -> Region {
-        let size = if dtype == "u1" { 1 } else { 4 };
-        let offset = self.bytes.next_multiple_of(ALIGN);
-        let row = shape[1..].iter().product::<usize>() * size;
-        self.bytes = offset + row * shape[0];
-        self.for_python.insert(name.into(), json!([dtype, shape, offset]));
-        Region { offset, row, rows: shape[0] }
-    }
-
-    /// The bytes of all of it, and the same for Python: `{name: [dtype, shape, offset]}`.
-    pub(super) fn finish(self) -> (usize, Value) {
-        (self.bytes.max(1), Value::Object(self.for_python))
-    }
-
-    fn obs_regions(&mut self, name: &str, spec: &EnvSpec) -> ObsRegions {
-        let state = self.add(&format!("{name}_state"), "f4", &[spec.num_envs, spec.state_width]);
-        let camera = |(at, (_, shape)): (usize, &(_, plaudit_core::FrameShape))| {
-            let shape = [spec.num_envs, shape.height, shape.width, shape.channels];
-            self.add(&format!("{name}_camera_{at}"), "u1", &shape)
-        };
-        ObsRegions { state, cameras: spec.cameras.iter().enumerate().map(camera).collect() }
-    }
+/// The next arrays, of observations like those of `spec`.
+fn obs_regions(builder: &mut LayoutBuilder, name: &str, spec: &EnvSpec) -> ObsRegions {
+    let state = builder.add(&format!("{name}_state"), "f4", &[spec.num_envs, spec.state_width]);
+    let camera = |(at, (_, shape)): (usize, &(_, plaudit_core::FrameShape))| {
+        let shape = [spec.num_envs, shape.height, shape.width, shape.channels];
+        builder.add(&format!("{name}_camera_{at}"), "u1", &shape)
+    };
+    ObsRegions { state, cameras: spec.cameras.iter().enumerate().map(camera).collect() }
 }
 
 #[cfg(test)]
 mod tests {
     use plaudit_core::{ActionSpace, FrameShape};
+    use serde_json::json;
 
     use super::*;
 
@@ -154,7 +106,7 @@ mod tests {
         ];
         for pair in all.windows(2) {
             assert!(pair[0].all().end <= pair[1].all().start, "{pair:?}");
-            assert_eq!(pair[1].offset % ALIGN, 0);
+            assert_eq!(pair[1].offset % 64, 0);
         }
         assert_eq!(layout.last.cameras[0].all().end, layout.bytes);
         assert_eq!(layout.now.cameras[0].row(2).len(), 2 * 7 * 3);

@@ -17,11 +17,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! How it works: the process starts with a socket as its standard input and a nameless memory file as its
-//! standard output, and takes both over at once, so what it prints later goes elsewhere and is kept. Over the
-//! socket it gets its program (`link.py` and `child.py`), then the settings. It answers what the environments are like;
-//! we check that, lay out the memory file, and both sides map it. From then on a step is two bytes to the
-//! process and one byte back. All numbers and pixels lie in the shared memory.
+//! How it works: crate `pyprocess` starts the process and has it run `child.py`. It answers what the environments are like; we
+//! check that, lay out the memory file, and both sides map it. From then on a step is two bytes to the process and one byte
+//! back. All numbers and pixels lie in the shared memory.
 
 mod description;
 #[cfg_attr(not(target_os = "linux"), path = "unsupported.rs")]
@@ -29,19 +27,11 @@ mod env;
 mod error;
 mod layout;
 #[cfg(target_os = "linux")]
-mod link;
-#[cfg(target_os = "linux")]
-mod output;
-#[cfg(target_os = "linux")]
-mod process;
-#[cfg(target_os = "linux")]
 mod reader;
 mod robot;
 #[cfg(target_os = "linux")]
 mod running;
 mod settings;
-#[cfg(target_os = "linux")]
-mod shared;
 
 pub use env::Bridge;
 pub use error::{BridgeError, During};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use plaudit_core::{End, EnvSpec, Facts, Frames, FramesNeeded, Intervention, Obs, ObsError, Step};
+use plaudit_pyprocess::{Region, SharedMemory};
 
 use super::error::BridgeError;
-use super::layout::{MemoryLayout, ObsRegions, Region};
-use super::shared::SharedMemory;
+use super::layout::{MemoryLayout, ObsRegions};
 
 /// What RLinf's environments call the action of a person in `info`.
 const INTERVENTION: &str = "intervene_action";

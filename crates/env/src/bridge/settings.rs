@@ -83,7 +83,12 @@ pub enum Make {
     /// `gymnasium.make(id, **kwargs)`.
     Gymnasium {
         /// The id, such as `HalfCheetah-v5`, or `module:Id-v0` to import a module first.
+        #[serde(default)]
         id: String,
+        /// Instead of an id: a class that is one (or a function that makes one), as `module:Class` or
+        /// `path/to/file.py:Class`. A `VectorEnv` steps all rows itself.
+        #[serde(default)]
+        entry_point: Option<String>,
         /// Arguments for the environment.
         #[serde(default)]
         kwargs: Arguments,
@@ -132,11 +137,28 @@ pub enum Seeding {
     FirstEpisode,
 }
 
+impl Make {
+    fn gymnasium(id: String, entry_point: Option<String>) -> Self {
+        Self::Gymnasium { id, entry_point, kwargs: Map::new(), vectorization: Vectorization::Rows }
+    }
+
+    fn entry_point(&self) -> Option<&str> {
+        match self {
+            Self::Gymnasium { entry_point, .. } => entry_point.as_deref(),
+            Self::Maniskill { .. } => None,
+        }
+    }
+}
+
 impl BridgeSettings {
     /// `num_envs` rows of the Gymnasium environment `id`, and the defaults for the rest.
     pub fn gymnasium(id: impl Into<String>, num_envs: usize) -> Self {
-        let make = Make::Gymnasium { id: id.into(), kwargs: Map::new(), vectorization: Vectorization::Rows };
-        Self::new(make, num_envs)
+        Self::new(Make::gymnasium(id.into(), None), num_envs)
+    }
+
+    /// `num_envs` rows of a class in Python that has no id: `module:Class` or `path/to/file.py:Class`.
+    pub fn entry_point(entry_point: impl Into<String>, num_envs: usize) -> Self {
+        Self::new(Make::gymnasium(String::new(), Some(entry_point.into())), num_envs)
     }
 
     /// `num_envs` rows of the ManiSkill task that RLinf's `init_params` describe.
@@ -166,9 +188,10 @@ impl BridgeSettings {
         }
     }
 
-    /// The id of what is made; empty if there is none.
+    /// The id of what is made, or where it is; empty if there is neither.
     pub fn id(&self) -> &str {
         match &self.make {
+            Make::Gymnasium { entry_point: Some(entry_point), .. } => entry_point,
             Make::Gymnasium { id, .. } => id,
             Make::Maniskill { init_params, .. } => {
                 init_params.get("id").and_then(Value::as_str).unwrap_or_default()
@@ -216,6 +239,7 @@ impl BridgeSettings {
         json!({
             "way": way,
             "id": self.id(),
+            "entry_point": self.make.entry_point(),
             "kwargs": kwargs,
             "show_hidden": show_hidden,
             "num_envs": self.num_envs,

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use glam::{Affine3A, DQuat, DVec3, Quat, Vec3};
 
+use super::kinematics::JOINTS;
 use super::{Arm, Pose};
 use crate::render::{Camera, Canvas, Detail, Model, Placement, ScenePart, Shape, Skin, Solids};
 
@@ -58,6 +59,15 @@ pub(crate) struct RobotVisual {
 }
 
 impl RobotVisual {
+    /// A robot by its joints: seven angles, and how far each finger is open. `None` where some are missing or not finite.
+    pub(crate) fn at(joints: &[f32]) -> Option<Self> {
+        let joints = joints.get(..JOINTS + 2)?;
+        let at = |k: usize| f64::from(joints[k]);
+        let is_finite = joints.iter().all(|joint| joint.is_finite());
+        is_finite
+            .then(|| Self { arm: Arm::at(&std::array::from_fn(at)), fingers: [at(JOINTS), at(JOINTS + 1)] })
+    }
+
     /// Draws robot, table and `things` as `camera` sees them, in `(height, width)` RGB pixels.
     pub(crate) fn draw(&self, things: Solids<'_>, camera: &Camera, size: (usize, usize), frame: &mut [u8]) {
         let places = self.places();
@@ -117,6 +127,12 @@ impl RobotVisual {
         }
         places
     }
+}
+
+/// A pose by its first seven numbers, if they are there and finite.
+pub(crate) fn finite_pose(numbers: &[f32]) -> Option<Pose> {
+    let numbers = numbers.get(..7).filter(|numbers| numbers.iter().all(|number| number.is_finite()))?;
+    Some(Pose::from_numbers(numbers))
 }
 
 /// A pose as the renderer has it.

@@ -44,6 +44,7 @@ use scene::Scene;
 use workpiece::Workpiece;
 
 pub use expert::PegInsertionExpert;
+pub use scene::PegInsertionPieces;
 pub use settings::PegInsertionSettings;
 
 /// Where on the peg the tool should hold it, from its middle along its axis.

@@ -37,7 +37,7 @@ use reward::Truth;
 use scene::{GOAL_RADIUS, Scene};
 
 pub use expert::PickCubeExpert;
-pub use scene::{PickCubeImage, render_pick_cube};
+pub use scene::{PickCubeImage, PickCubeMoment, render_pick_cube};
 pub use settings::PickCubeSettings;
 
 /// Half an edge of the cube.

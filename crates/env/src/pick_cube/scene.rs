@@ -5,9 +5,8 @@ use std::sync::LazyLock;
 use glam::{DQuat, DVec3, Vec3};
 
 use super::CUBE_HALF;
-use crate::panda::kinematics::{Arm, JOINTS};
-use crate::panda::visual::{PixelLabel, RobotVisual, affine, detail};
-use crate::panda::{CameraName, ObsMode, Pose};
+use crate::panda::visual::{PixelLabel, RobotVisual, affine, detail, finite_pose};
+use crate::panda::{CameraName, CameraSettings, ObsMode, Pose};
 use crate::render::{Camera, Detail, Model, ScenePart, Shape, Skin, Solids};
 
 /// How near the cube must come to the goal, and the radius of the ball that shows it.
@@ -104,13 +103,38 @@ pub fn render_pick_cube(
         return None;
     }
     let (qpos, goal, cube) = (part("qpos")?, part("goal_pos")?, part("obj_pose")?);
-    let at = |k: usize| f64::from(qpos[k]);
-    let robot = RobotVisual { arm: Arm::at(&std::array::from_fn(at)), fingers: [at(JOINTS), at(JOINTS + 1)] };
     let goal = DVec3::from_array(std::array::from_fn(|k| f64::from(goal[k])));
-    let scene = Scene { robot, cube: Pose::from_numbers(cube), goal: show_goal.then_some(goal) };
+    let cube = Pose::from_numbers(cube);
+    let scene = Scene { robot: RobotVisual::at(qpos)?, cube, goal: show_goal.then_some(goal) };
     let mut pixels = vec![0; size.0 * size.1 * 3];
     let labels = scene.draw_labelled(camera, size, &mut pixels);
     Some(PickCubeImage { pixels, labels })
+}
+
+/// A moment of PickCube, by the joints of the robot and where things are, as ManiSkill's simulator says of itself.
+#[derive(Debug, Clone, Copy)]
+pub struct PickCubeMoment<'a> {
+    /// Seven angles of the arm, and how far each finger is open.
+    pub joints: &'a [f32],
+    /// Position of the cube, then its quaternion, real part first. What follows is not used.
+    pub cube: &'a [f32],
+    /// The same of the goal, if it is to be shown.
+    pub goal: Option<&'a [f32]>,
+}
+
+impl PickCubeMoment<'_> {
+    /// What `camera` sees, as rows of RGB pixels; `None` where numbers are missing or not finite.
+    #[must_use]
+    pub fn draw(&self, camera: CameraSettings) -> Option<Vec<u8>> {
+        let goal = match self.goal {
+            None => None,
+            Some(goal) => Some(finite_pose(goal)?.position),
+        };
+        let scene = Scene { robot: RobotVisual::at(self.joints)?, cube: finite_pose(self.cube)?, goal };
+        let mut pixels = vec![0; camera.width * camera.height * 3];
+        scene.draw(camera.name, (camera.height, camera.width), &mut pixels);
+        Some(pixels)
+    }
 }
 
 fn parts() -> [ScenePart; 2] {

@@ -45,6 +45,9 @@ pub enum ClassifierError {
     /// The ranks of a training no longer train together.
     #[error(transparent)]
     Ranks(#[from] SyncError),
+    /// A model of another making failed, which was asked in the place of a classifier.
+    #[error(transparent)]
+    Custom(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl ClassifierError {

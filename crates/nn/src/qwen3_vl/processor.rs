@@ -36,6 +36,19 @@ impl Inputs {
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
+
+    /// The same with the first tokens of an answer, which are words and show nothing.
+    #[must_use]
+    pub fn followed_by(&self, answer: &[u32]) -> Self {
+        let mut longer = self.clone();
+        longer.ids.extend_from_slice(answer);
+        for _ in answer {
+            let Positions { axes, next } = &mut longer.positions;
+            axes.push([*next; 3]);
+            *next += 1;
+        }
+        longer
+    }
 }
 
 /// Which frames of a video the model sees.

@@ -10,11 +10,15 @@ use plaudit_compose::ComposeError;
 use plaudit_core::{ActionSpace, EnvReward, EnvSpec, FramesNeeded, Reward};
 use plaudit_env::EnvId;
 use plaudit_nn::classifier::Device;
+use plaudit_reward::custom::{CustomCard, CustomLocation, CustomModelError};
 use plaudit_reward::dataset::{DatasetError, ViewKey};
 use plaudit_reward::endpoint::ServerModel;
 use plaudit_reward::hacking_monitor::AdjustableReward;
 use plaudit_reward::online::OnlineTraining;
-use plaudit_reward::open::{CheckpointNetwork, ClassifierCheckpoint, GivenNetwork, ModelLocation};
+use plaudit_reward::open::{
+    CheckpointNetwork, ClassifierCheckpoint, GivenNetwork, ModelLocation, OpenError, OpenFrameModel,
+    OpenOptions,
+};
 use plaudit_reward::{
     CameraView, FrameDump, FrameReward, FrameRewardModel, Guard, History, Latch, LiveRule, MeanScoreModel,
     ReloadableModel, RewardKind, RewardModelError, RewardModelFile, RewardTiming, Rule, StateConditions,
@@ -31,7 +35,8 @@ use crate::config::blocks::reward::{
 };
 use crate::config::{LoadedConfig, Notice};
 use crate::device::{DeviceChoice, GpuWork};
-use crate::hints::NO_GPU;
+use crate::hints::{self, NO_GPU};
+use crate::interpreter;
 use crate::workers::{ServedFrames, ServedJudge, WorkerModel, WorkerModels};
 
 /// The folder of the second model, beside that of the reward model.
@@ -429,8 +434,10 @@ impl TermBuilder<'_> {
             return Ok(Vec::new());
         }
         let path = self.term.model.model_path.as_ref().map(Path::new);
-        let card = path.and_then(|path| ClassifierCheckpoint::read(path).ok()).and_then(|read| read.card);
-        let Some(conditions) = card.and_then(|card| card.conditions) else { return Ok(Vec::new()) };
+        let of_custom = || CustomCard::beside(&CustomLocation::find(path?)?).ok()?.conditions;
+        let of_checkpoint = || ClassifierCheckpoint::read(path?).ok()?.card?.conditions;
+        let conditions = if self.term.model.model_type.is_custom() { of_custom() } else { of_checkpoint() };
+        let Some(conditions) = conditions else { return Ok(Vec::new()) };
         let found = self.spec.state_width;
         // A policy on images sees the first numbers of the full state that a script or a policy on states was recorded with.
         let full_state = self.spec.id.parse::<EnvId>().ok().and_then(EnvId::full_state_width);
@@ -480,6 +487,12 @@ impl TermBuilder<'_> {
         let block = format!("{}.model", self.place.key());
         let given = network::given_network(self.loaded, &block, &self.term.model);
         let path = self.term.model.model_path.as_ref().map(Path::new);
+        if self.term.model.model_type.is_custom() {
+            let card = path.and_then(CustomLocation::find).and_then(|at| CustomCard::beside(&at).ok());
+            let of_card = card.map(|card| card.image_keys).filter(|keys| !keys.is_empty());
+            let keys = of_card.unwrap_or_else(|| network::scoring_network(&self.term.model).image_keys);
+            return self.views(&keys).map(drop);
+        }
         let keys = match path.and_then(|path| ClassifierCheckpoint::read(path).ok()) {
             Some(checkpoint) => checkpoint.network(&given).settings.image_keys,
             None => network::scoring_network(&self.term.model).image_keys,
@@ -526,7 +539,9 @@ impl TermBuilder<'_> {
         }
         if let Some(client) = self.reward_worker() {
             return match self.term.model.model_type {
-                RewardModelType::Resnet | RewardModelType::Progress => self.workers_classifier(client),
+                RewardModelType::Resnet | RewardModelType::Progress | RewardModelType::Custom => {
+                    self.workers_classifier(client)
+                }
                 // Its model is the worker's.
                 RewardModelType::Vlm => self.vlm_frame_judge(),
                 RewardModelType::BufferedVlm => Err(self.only_windows()),
@@ -534,6 +549,12 @@ impl TermBuilder<'_> {
         }
         match self.term.model.model_type {
             RewardModelType::Resnet | RewardModelType::Progress => self.image_classifier(),
+            RewardModelType::Custom => match (self.place, self.loaded.config.reward.worker_type) {
+                (TermPlace::Main, WorkerType::Api) => self.remote_classifier(),
+                (TermPlace::Main, WorkerType::Local) | (TermPlace::Further(_) | TermPlace::Second, _) => {
+                    self.custom_model()
+                }
+            },
             RewardModelType::Vlm => self.vlm_frame_judge(),
             RewardModelType::BufferedVlm => Err(self.only_windows()),
         }
@@ -613,6 +634,95 @@ impl TermBuilder<'_> {
         Ok(Arc::new(ReloadableModel::with_source(first, follows.then(|| Box::new(source) as _))))
     }
 
+    /// A model of one's own making: an ONNX file, or a function in Python.
+    fn custom_model(&self) -> Result<Arc<ReloadableModel>, ComposeError> {
+        let location = self.custom_location()?;
+        let options = self.custom_options();
+        let finish = self.frame_dump();
+        match location {
+            CustomLocation::Python(_) => {
+                self.refuse_reloading("a function in Python")?;
+                let model = self.open_custom(location, &options)?;
+                let views = self.views(&model.image_keys())?;
+                let model = finish(Box::new(model.reward_model(views)));
+                Ok(Arc::new(ReloadableModel::fixed(model.map_err(|error| self.unreadable(error))?)))
+            }
+            CustomLocation::Onnx(file) => {
+                let model = self.open_custom(CustomLocation::Onnx(file.clone()), &options)?;
+                let keys = model.image_keys();
+                let views = self.views(&keys)?;
+                // A file that is overwritten while the run goes on must stay a model of these views.
+                let options = OpenOptions {
+                    network: GivenNetwork { image_keys: Some(keys), ..GivenNetwork::default() },
+                    ..options
+                };
+                let load = move |path: &Path| {
+                    let location = CustomLocation::Onnx(path.into());
+                    let model = OpenFrameModel::open_custom(location, &options)?;
+                    finish(Box::new(model.reward_model(views.clone())))
+                };
+                let (first, source) =
+                    RewardModelFile::open(&file, Box::new(load)).map_err(|error| self.unreadable(error))?;
+                let follows = self.loaded.config.reward.reload_model;
+                Ok(Arc::new(ReloadableModel::with_source(first, follows.then(|| Box::new(source) as _))))
+            }
+        }
+    }
+
+    /// Where a model of one's own making is.
+    fn custom_location(&self) -> Result<CustomLocation, ComposeError> {
+        let hint = "give an ONNX file (model.onnx) or a function in Python (my_reward.py:score), as docs/own-models.md says";
+        let Some(path) = &self.term.model.model_path else {
+            return Err(self.problem("model.model_path", "it is not set", hint));
+        };
+        CustomLocation::find(Path::new(path)).ok_or_else(|| {
+            let message = format!("{path} is neither an ONNX file nor a function in a file of Python");
+            self.problem("model.model_path", message, hint)
+        })
+    }
+
+    fn custom_options(&self) -> OpenOptions {
+        let block = format!("{}.model", self.place.key());
+        let GivenNetwork { image_keys, .. } = network::given_network(self.loaded, &block, &self.term.model);
+        let python = self.term.model.python.as_ref();
+        OpenOptions {
+            network: GivenNetwork { image_keys, ..GivenNetwork::default() },
+            python: python.map_or_else(interpreter::default, Into::into),
+            ..OpenOptions::default()
+        }
+    }
+
+    fn open_custom(
+        &self,
+        location: CustomLocation,
+        options: &OpenOptions,
+    ) -> Result<OpenFrameModel, ComposeError> {
+        let model = OpenFrameModel::open_custom(location, options).map_err(|error| {
+            let (key, own) = match &error {
+                OpenError::Custom(CustomModelError::Cameras { .. }) => ("model.image_keys", None),
+                OpenError::Custom(
+                    CustomModelError::Interpreter { .. } | CustomModelError::NoModule { .. },
+                ) => ("model.python", None),
+                OpenError::Custom(error) => ("model.model_path", hints::about(error)),
+                _ => ("model.model_path", None),
+            };
+            let hint = own.unwrap_or_else(|| "docs/own-models.md says what such a model must be".into());
+            self.problem(key, error, hint)
+        })?;
+        if let Some(text) = model.assumed() {
+            self.notices.borrow_mut().push(Notice { text });
+        }
+        Ok(model)
+    }
+
+    /// A model of one's own making as a reward worker has it.
+    fn served_custom(&self) -> Result<ServedFrames, ComposeError> {
+        let model = self.open_custom(self.custom_location()?, &self.custom_options())?;
+        let image_keys = model.image_keys();
+        let model = model.reward_model(ServedFrames::views(image_keys.len()));
+        Ok(ServedFrames::new(Box::new(model), image_keys))
+    }
+
     /// The same behind `plaudit serve`. Its network is the server's business; which cameras it looks through, it says.
     fn remote_classifier(&self) -> Result<Arc<ReloadableModel>, ComposeError> {
         let reward = &self.loaded.config.reward;
@@ -676,6 +786,11 @@ impl TermBuilder<'_> {
                     format!("{} is a vision-language model, not an image classifier", path.display());
                 let hint = "set it to buffered_vlm (windows) or vlm (single frames)";
                 return Err(self.problem("model.model_type", message, hint));
+            }
+            ModelLocation::Custom(location) => {
+                let message =
+                    format!("{location} is {}, not an image classifier of plaudit", location.kind());
+                return Err(self.problem("model.model_type", message, "set it to custom"));
             }
             ModelLocation::Server(address) => {
                 let message = format!("{address} is an address, and a path is meant here");
@@ -774,6 +889,7 @@ pub fn served_reward(loaded: &LoadedConfig) -> Result<ServedReward, ComposeError
         RewardModelType::Resnet | RewardModelType::Progress => {
             builder.served_frames().map(ServedReward::Frames)
         }
+        RewardModelType::Custom => builder.served_custom().map(ServedReward::Frames),
         RewardModelType::Vlm | RewardModelType::BufferedVlm => {
             builder.served_judge().map(ServedReward::Judge)
         }

@@ -18,8 +18,8 @@ use plaudit_reward::sft::DEFAULT_FPS;
 use plaudit_reward::trend::{
     AnswerMode, AnswerPlace, CachedModel, FrameReadout, GenerationConfig, InputBuilder, JudgeCard,
     JudgeFolder, LabelRewards, LocalVlm, NonsenseGuard, PREFIX_FPS, Prompt, PromptCheck, ReadoutSettings,
-    TOPREWARD_PROMPT, TrendJudge, TrendModel, TrendReward, UnknownPrompt, VlmFrameJudge, WordJudge,
-    WordReadout, WordReadoutError,
+    TOPREWARD_PROMPT, TrendJudge, TrendModel, TrendReward, UnknownPrompt, VlmFrameJudge, WindowFormat,
+    WordJudge, WordReadout, WordReadoutError,
 };
 use plaudit_reward::{
     ClipRewardModel, FrameRewardModel, History, ReloadableModel, TermSettings, VoteCounting, VoteReward,
@@ -232,8 +232,6 @@ impl TermBuilder<'_> {
             (Readout::Topreward, Prompt::Trend) => InputBuilder {
                 prompt: Prompt::Own(TOPREWARD_PROMPT.into()),
                 answer: AnswerPlace::SameTurn,
-                fps: PREFIX_FPS,
-                sampling: FrameSampling::All,
                 ..input
             },
             (Readout::Progress, Prompt::Trend) => {
@@ -313,6 +311,18 @@ impl TermBuilder<'_> {
         ReadoutSettings { temperature, abstain_band: model.abstain_band as f32 }
     }
 
+    /// How windows were shown to the judge when it learned what it is asked now. Other questions are asked as `reward eval` asks
+    /// them: all frames, at a rate that models are used to.
+    fn tuned_window(&self, card: &JudgeCard) -> Option<WindowFormat> {
+        let objective = match self.term.model.readout {
+            Readout::Logits | Readout::Text => return card.window,
+            Readout::Words | Readout::Topreward => return None,
+            Readout::Progress => Objective::Progress,
+            Readout::Success => Objective::Success,
+        };
+        card.window.filter(|_| card.objectives.contains(&objective))
+    }
+
     /// Questions as the judge was tuned with them: where the text stands, which frames it sees and at which rate. The config
     /// may say the same, and nothing else.
     fn as_tuned(&self, card: &JudgeCard, input: InputBuilder) -> Result<InputBuilder, ComposeError> {
@@ -324,7 +334,11 @@ impl TermBuilder<'_> {
             }
             tuned => tuned.unwrap_or(input.layout),
         };
-        let sampling = match (card.window.map(|window| window.sampling), self.frames_seen()?) {
+        let window = self.tuned_window(card);
+        let is_trend = matches!(self.term.model.readout, Readout::Logits | Readout::Text);
+        let (sampling, fps) =
+            if is_trend { (input.sampling, input.fps) } else { (FrameSampling::All, PREFIX_FPS) };
+        let sampling = match (window.map(|window| window.sampling), self.frames_seen()?) {
             (Some(tuned), Some(written)) if tuned != written => {
                 let message = match tuned {
                     FrameSampling::All => "the judge was tuned with every frame of a window",
@@ -334,14 +348,14 @@ impl TermBuilder<'_> {
                 };
                 return Err(self.problem("model.subprocessor_kwargs", message, same));
             }
-            (tuned, written) => tuned.or(written).unwrap_or(input.sampling),
+            (tuned, written) => tuned.or(written).unwrap_or(sampling),
         };
         // Words that the answer finishes stand last, whatever the judge is used to.
         let layout = if input.answer == AnswerPlace::SameTurn { PromptLayout::VideosFirst } else { layout };
-        let fps = card.window.map_or(input.fps, |window| window.fps);
+        let fps = window.map_or(fps, |window| window.fps);
         // An episode so far is shown by as many frames as in the tuning.
         let is_prefix = matches!(input.prompt, Prompt::Objective(_));
-        let shown = card.window.filter(|_| is_prefix).map(|window| window.frames).or(input.shown);
+        let shown = window.filter(|_| is_prefix).map(|window| window.frames).or(input.shown);
         Ok(InputBuilder { layout, sampling, fps, shown, ..input })
     }
 
@@ -447,10 +461,8 @@ impl TermBuilder<'_> {
         match self.loaded.config.reward.worker_type {
             WorkerType::Api => {
                 let endpoint = self.endpoint()?;
-                // How its labels are read is decided before anything is rewarded.
-                if let AnswerMode::Labels(_) | AnswerMode::Words(_) = ask {
-                    endpoint.label_readout().map_err(|error| self.server_problem(&error))?;
-                }
+                // How its answers are read is decided before anything is rewarded.
+                endpoint.decide(ask).map_err(|error| self.server_problem(&error))?;
                 let card = endpoint.card().cloned().unwrap_or_default();
                 Ok(AnsweringModel { model: with_prompt_check(Arc::new(endpoint), &card), card })
             }
@@ -529,6 +541,10 @@ impl TermBuilder<'_> {
             ModelLocation::VisionLanguage(folder) => Ok(folder),
             // The folder's own error says what is missing in it.
             ModelLocation::Classifier(path) => Ok(JudgeFolder::with(&path, None)),
+            ModelLocation::Custom(location) => {
+                let message = format!("{location} is {}, not a vision-language model", location.kind());
+                Err(self.problem("model.model_type", message, "set it to custom"))
+            }
             ModelLocation::Server(address) => {
                 let message = format!("{address} is an address, and a path is meant here");
                 let hint = format!("set reward.worker_type=api reward.api.api_base={address}");

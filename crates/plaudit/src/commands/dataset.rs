@@ -13,6 +13,7 @@ use plaudit_data::windows::Objective;
 use super::export::Export;
 use super::inspect::Inspect;
 use super::left_out::left_out;
+use super::render::Render;
 use super::rule_args::RuleArgs;
 use super::verify::Verify;
 use crate::cli::Verbosity;
@@ -57,8 +58,10 @@ pub enum Command {
     Images(Images),
     /// Labelled windows of frames for a vision-language model
     Windows(Windows),
-    /// LeRobot datasets or MCAP files for other tools
-    Export(Export),
+    /// LeRobot datasets, MCAP files or ManiSkill's trajectories for other tools
+    Export(Box<Export>),
+    /// Images for ManiSkill's trajectories of built-in tasks
+    Render(Render),
     /// Say what is in a dataset and what is suspicious about it
     Inspect(Inspect),
     /// Read every file of a dataset and say which are missing or damaged
@@ -243,6 +246,7 @@ impl Command {
             Self::Images(images) => images.run(verbosity),
             Self::Windows(windows) => windows.run(verbosity),
             Self::Export(export) => export.run(verbosity),
+            Self::Render(render) => render.run(verbosity),
             Self::Inspect(inspect) => inspect.run(verbosity),
             Self::Verify(verify) => verify.run(verbosity),
         }

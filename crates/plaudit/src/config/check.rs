@@ -212,6 +212,14 @@ impl Checker<'_> {
                 "set it to 0, or reward.model.model_type to resnet",
             );
         }
+        if reward.model.model_type.is_custom() {
+            let message = "a model of one's own making is not trained here";
+            return refuse(
+                "reward.online.every",
+                message,
+                "set it to 0, or reward.model.model_type to resnet",
+            );
+        }
         if reward.worker_type == WorkerType::Api {
             let message = "a model on a server does not learn online";
             return refuse("reward.online.every", message, "set it to 0, or reward.worker_type to local");

@@ -107,6 +107,9 @@ fn about_server(error: &EndpointError) -> Option<&'static str> {
         EndpointError::NoLogprobs { .. } => {
             "serve the model with `plaudit serve` or another server that tells logprobs"
         }
+        EndpointError::WordsAlike { .. } => {
+            "use words of which none begins another, or serve the model with `plaudit serve`"
+        }
         EndpointError::EmptyAnswers { .. } => {
             "is reward.model.max_new_tokens too small for a model that thinks first?"
         }

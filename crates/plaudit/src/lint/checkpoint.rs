@@ -4,6 +4,7 @@ use std::path::Path;
 
 use plaudit_nn::classifier::Device;
 use plaudit_reward::audit::{AlarmFrames, Guarantee};
+use plaudit_reward::custom::{CustomCard, CustomLocation};
 use plaudit_reward::open::{ClassifierCheckpoint, ModelLocation, OpenError, SettingDifference};
 
 use super::{Findings, Remark, Severity};
@@ -23,6 +24,9 @@ pub(super) fn agreement(findings: &mut Findings<'_>) {
     for (block, term) in local_main.into_iter().chain(further) {
         let is_model = term.source == TermSource::Model;
         match (&term.model.model_path, term.model.model_type.is_image_classifier()) {
+            (Some(path), true) if is_model && term.model.model_type.is_custom() => {
+                custom(findings, &block, Path::new(path));
+            }
             (Some(path), true) if is_model => compare(findings, &block, term, Path::new(path)),
             (Some(path), false) if is_model => judge_folder(findings, &block, term, Path::new(path)),
             _ => {}
@@ -46,6 +50,9 @@ fn judge_folder(findings: &mut Findings<'_>, block: &str, term: &RewardTerm, pat
         Ok(ModelLocation::VisionLanguage(_) | ModelLocation::Classifier(_)) => {
             format!("{} has no config.json of a vision-language model", path.display())
         }
+        Ok(ModelLocation::Custom(location)) => {
+            format!("{location} is {}, and a folder is meant here", location.kind())
+        }
         Ok(ModelLocation::Server(address)) => format!("{address} is an address, and a folder is meant here"),
         Err(error) => error.to_string(),
     };
@@ -64,6 +71,27 @@ fn missing_adapters(findings: &mut Findings<'_>, block: &str, lora: &Path) {
         fix: "give a folder that peft saved, or leave the key empty for the model without adapters".into(),
     };
     findings.add("checkpoint-unreadable", Severity::Error, &format!("{block}.lora_path"), remark);
+}
+
+/// A model of one's own making that is not there, or whose card makes no sense. Nothing of it is run.
+fn custom(findings: &mut Findings<'_>, block: &str, path: &Path) {
+    let why = match CustomLocation::find(path) {
+        None => format!("{} is neither an ONNX file nor a function in a file of Python", path.display()),
+        Some(location) if !location.file().is_file() => {
+            format!("{}: there is no such file", location.file().display())
+        }
+        Some(location) => match CustomCard::beside(&location) {
+            Ok(_) => return,
+            Err(error) => error.to_string(),
+        },
+    };
+    let remark = Remark {
+        what: "the model cannot be opened".into(),
+        why,
+        fix: "give an ONNX file (model.onnx) or a function (my_reward.py:score), as docs/own-models.md says"
+            .into(),
+    };
+    findings.add("checkpoint-unreadable", Severity::Error, &format!("{block}.model_path"), remark);
 }
 
 fn compare(findings: &mut Findings<'_>, block: &str, term: &RewardTerm, path: &Path) {

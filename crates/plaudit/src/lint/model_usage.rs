@@ -81,6 +81,9 @@ pub(super) fn image_size(findings: &mut Findings<'_>) {
     if !findings.uses_reward_model() || !is_here || !config.reward.model.model_type.is_image_classifier() {
         return;
     }
+    if config.reward.model.model_type.is_custom() {
+        return; // its file or its author says what it makes of images
+    }
     let env = &config.env.train;
     let (sensor, side) = (&env.init_params.sensor_configs, env.override_cfg.image_side as usize);
     let (rendered, key) = match env.env_type {

@@ -31,6 +31,18 @@ class Wandb:
     def image(self, step, name, path):
         self.run.log({name: self.wandb.Image(path)}, step=step)
 
+    def video(self, step, name, path):
+        kind = os.path.splitext(path)[1][1:]
+        # An animated PNG is an image there.
+        shown = self.wandb.Video(path, format=kind) if kind in ("mp4", "gif", "webm") else self.wandb.Image(path)
+        self.run.log({name: shown}, step=step)
+
+    def audit(self, path, numbers, findings):
+        self.run.summary.update(numbers)
+        rows = [[finding["severity"], finding["what"], finding["hint"]] for finding in findings]
+        self.run.log({"audit/findings": self.wandb.Table(columns=["severity", "what", "hint"], data=rows)}, step=0)
+        self.run.save(path, base_path=os.path.dirname(path), policy="now")
+
     def end(self, reason):
         self.run.finish(exit_code=0 if reason == "done" else 1)
 
@@ -59,6 +71,13 @@ class Mlflow:
     def image(self, step, name, path):
         self.mlflow.log_artifact(path, "images")
 
+    def video(self, step, name, path):
+        self.mlflow.log_artifact(path, name)
+
+    def audit(self, path, numbers, findings):
+        self.mlflow.log_metrics({mlflow_name(name): value for name, value in numbers.items()}, step=0)
+        self.mlflow.log_artifact(path, "audit")
+
     def end(self, reason):
         status = {"done": "FINISHED", "interrupted": "KILLED"}.get(reason, "FAILED")
         self.mlflow.end_run(status)
@@ -82,6 +101,14 @@ class Trackio:
     def image(self, step, name, path):
         self.trackio.log({name: self.trackio.Image(path)}, step=step)
 
+    def video(self, step, name, path):
+        kind = os.path.splitext(path)[1][1:]
+        shown = self.trackio.Video(path, format=kind) if kind in ("mp4", "gif", "webm") else self.trackio.Image(path)
+        self.trackio.log({name: shown}, step=step)
+
+    def audit(self, path, numbers, findings):
+        self.trackio.log(numbers, step=0)
+
     def end(self, reason):
         self.trackio.finish()
 
@@ -104,18 +131,20 @@ def mlflow_name(name):
 
 
 class Place:
-    """How far the log was given on, and the run's name there."""
+    """How far the log was given on, with which videos, and the run's name there."""
 
     def __init__(self, path):
-        self.path, self.identity, self.read = path, None, 0
+        self.path, self.identity, self.read, self.videos, self.step = path, None, 0, [], 0
         if os.path.exists(path):
             with open(path) as file:
                 state = json.load(file)
             self.identity, self.read = state["identity"], state["read"]
+            self.videos, self.step = state.get("videos", []), state.get("step", 0)
 
     def keep(self):
+        state = {"identity": self.identity, "read": self.read, "videos": self.videos, "step": self.step}
         with open(self.path + ".new", "w") as file:
-            json.dump({"identity": self.identity, "read": self.read}, file)
+            json.dump(state, file)
         os.replace(self.path + ".new", self.path)
 
 
@@ -134,20 +163,55 @@ def give(logger, folder, line):
     return None
 
 
+def give_videos(logger, place, folder):
+    """Gives the videos on that appeared. Loggers want steps in order: it is the newest one, and the file's name says which video it is."""
+    for root, _, files in sorted(os.walk(folder)):
+        for name in sorted(files):
+            path = os.path.join(root, name)
+            is_video = os.path.splitext(name)[1] in (".mp4", ".png", ".apng")
+            if is_video and path not in place.videos:
+                under = os.path.relpath(root, folder)
+                logger.video(place.step, "video" if under == "." else "video/" + under, path)
+                place.videos.append(path)
+
+
+def give_audit(logger, path):
+    """Gives on what was found of the model that rewards the run."""
+    with open(path) as file:
+        found = json.load(file)
+    operating, auc = found.get("operating") or {}, found.get("auc") or found.get("balanced_accuracy") or {}
+    alarms = operating.get("alarms") or {}
+    numbers = {
+        "audit/passed": float(bool(found.get("passed"))),
+        "audit/threshold": operating.get("threshold"),
+        "audit/false_alarms_at_most": alarms.get("bound"),
+        "audit/ranking": auc.get("value"),
+        "audit/episodes": found.get("episodes"),
+    }
+    findings = (found.get("verdict") or {}).get("findings") or []
+    logger.audit(path, {name: float(value) for name, value in numbers.items() if value is not None}, findings)
+
+
 def follow(settings, logger, place, parent_gone):
     end = None
+    if settings["audit"] and place.read == 0:
+        give_audit(logger, settings["audit"])
     with open(os.path.join(settings["folder"], "events.jsonl"), "rb") as log:
         log.seek(place.read)
         while end is None:
             is_last = parent_gone.is_set()  # looked at first: what was written before it is read below
             line = log.readline()
             if line.endswith(b"\n"):
+                if b'"ended"' in line:  # before it, since a logger takes nothing after its end
+                    give_videos(logger, place, settings["videos"])
                 ended = give(logger, settings["folder"], line)
+                place.step = max(place.step, json.loads(line).get("step", 0))
                 # What ended before this run began was an earlier part of it.
                 end = ended if place.read >= settings["begins_at"] else None
                 place.read = log.tell()
                 continue
             log.seek(place.read)
+            give_videos(logger, place, settings["videos"])
             place.keep()
             if is_last:
                 break

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use plaudit_view::RunDir;
 use serde_json::json;
 
+use crate::commands::report::audit_beside;
 use crate::config::LoadedConfig;
 use crate::config::blocks::runner::LoggerBackend;
 use crate::failure::Failure;
@@ -204,5 +205,20 @@ fn settings(loaded: &LoadedConfig, run: &RunDir, name: &str, state: &Path) -> se
         "state": state.display().to_string(),
         "begins_at": std::fs::metadata(run.events()).map_or(0, |log| log.len()),
         "config": serde_json::to_value(loaded.as_tree()).unwrap_or_default(),
+        "videos": videos(loaded, run).display().to_string(),
+        "audit": audit(loaded).map(|file| file.display().to_string()),
     })
+}
+
+/// Where the run's videos appear.
+fn videos(loaded: &LoadedConfig, run: &RunDir) -> PathBuf {
+    let named = loaded.config.env.eval.video_cfg.video_base_dir.as_ref();
+    named.map_or_else(|| run.video(), PathBuf::from)
+}
+
+/// What an audit left beside the model that rewards the run.
+fn audit(loaded: &LoadedConfig) -> Option<PathBuf> {
+    let reward = &loaded.config.reward;
+    let model = reward.model.model_path.as_ref().filter(|_| reward.use_reward_model)?;
+    audit_beside(Path::new(model))
 }

@@ -50,6 +50,7 @@ documents! {
     labels: "docs/labels.md",
     loggers: "docs/loggers.md",
     mujoco: "docs/mujoco.md",
+    own_models: "docs/own-models.md",
     reward_model: "docs/reward-model.md",
     python: "docs/python.md",
     rewards: "docs/rewards.md",

@@ -55,6 +55,11 @@ pub(crate) const NOT_RUN: &[NotRun] = &[
         "plaudit collect lerobot_collect",
         "it needs an arm; lerobot.rs runs it with one that has no hardware",
     ),
+    not_run(
+        "docs/collecting.md",
+        "plaudit dataset render",
+        "it needs what ManiSkill recorded; formats.rs renders such files",
+    ),
     not_run("docs/cluster.md", "cargo build", "it builds"),
     not_run("docs/cluster.md", "pip install", "it fetches packages"),
     not_run(
@@ -131,6 +136,7 @@ pub(crate) struct Given {
 }
 
 pub(crate) const GIVEN: &[Given] = &[
+    Given { document: "docs/own-models.md", path: "my_reward.py", from: "examples/my_reward.py" },
     Given {
         document: "docs/start/images.md",
         path: "recordings/success/take_1.mp4",

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use plaudit_core::Seed;
 use plaudit_data::recording::Rules;
-use plaudit_nn::classifier::Scorer;
 use plaudit_nn::process_memory::peak_of;
 
 use super::bootstrap::bootstrap_over_episodes;
@@ -19,7 +18,8 @@ use super::{
     Audit, AuditError, AuditProgress, AuditRule, BackgroundImage, OnAuditProgress, Saliency,
     SharedWithTraining, Stored, TimedLatency, conditioned, logits, scored_episodes,
 };
-use crate::card::ModelCard;
+use crate::card::KnownOfModel;
+use crate::custom::ImageScorer;
 use crate::dataset::{Batch, Frames};
 use crate::hacking_monitor::SuccessFeatures;
 use crate::metrics::{average_precision, roc_auc};
@@ -79,10 +79,10 @@ impl Default for AuditSettings {
 pub struct Auditor<'a> {
     /// What the audit calls the model, such as its file.
     pub model: String,
-    /// The network.
-    pub scorer: &'a Scorer,
-    /// What the checkpoint says about itself.
-    pub card: &'a ModelCard,
+    /// What gives frames their logits.
+    pub scorer: &'a dyn ImageScorer,
+    /// What the model says about itself.
+    pub known: KnownOfModel<'a>,
     /// Labelled frames of whole episodes that it has not learned from.
     pub frames: &'a Frames,
     /// What is asked of it.
@@ -101,14 +101,14 @@ impl<'a> Auditor<'a> {
     /// With the default settings.
     pub fn new(
         model: impl Into<String>,
-        scorer: &'a Scorer,
-        card: &'a ModelCard,
+        scorer: &'a dyn ImageScorer,
+        card: impl Into<KnownOfModel<'a>>,
         frames: &'a Frames,
     ) -> Self {
         Self {
             model: model.into(),
             scorer,
-            card,
+            known: card.into(),
             frames,
             settings: AuditSettings::DEFAULT,
             train_data: &[],
@@ -139,7 +139,7 @@ impl<'a> Auditor<'a> {
         let seed = Seed::new(self.settings.seed).purpose("audit");
         let episodes = scored_episodes(self.frames, &logits);
         // What a progress model says is how far the task is, and no probability that it is done: its scores stay as they are.
-        let fits = self.card.settings.bins().is_none();
+        let fits = self.known.fits_temperature;
         let calibration = calibrate(&episodes, fits, seed);
         let resampled = |done| self.report("resampling episodes", "steps", done, 4);
         resampled(0);
@@ -181,7 +181,7 @@ impl<'a> Auditor<'a> {
         if !found.iter().all(|logit| logit.is_finite()) {
             return Err(AuditError::NotFinite { model: self.model.clone(), what: "scores" });
         }
-        Ok(conditioned(self.frames, self.card.conditions.as_ref(), found)?)
+        Ok(conditioned(self.frames, self.known.conditions, found)?)
     }
 
     fn shared_with_training(&self) -> Result<SharedWithTraining, AuditError> {
@@ -190,7 +190,7 @@ impl<'a> Auditor<'a> {
                 self.report("reading", "episodes", progress.done, progress.total);
             })
         };
-        Ok(SharedWithTraining::find(self.card, self.frames, self.train_data, &read)?)
+        Ok(SharedWithTraining::find(self.known.dataset, self.frames, self.train_data, &read)?)
     }
 
     fn saliency(&self, background_image: &BackgroundImage) -> Result<Vec<Saliency>, AuditError> {
@@ -211,14 +211,15 @@ impl<'a> Auditor<'a> {
         TIMED.iter().enumerate().map(timed).collect()
     }
 
-    /// The features of successes, for the hacking monitor.
+    /// The features of successes, for the hacking monitor. A model of another making does not show its features.
     fn success_features(&self) -> Result<Option<SuccessFeatures>, AuditError> {
+        let Some(network) = self.scorer.network() else { return Ok(None) };
         let all: Vec<usize> = (0..self.frames.len()).filter(|number| self.frames.success(*number)).collect();
         let step = all.len().div_ceil(KNOWN_FRAMES).max(1);
         let some: Vec<usize> = all.into_iter().step_by(step).collect();
         self.report("learning successes", "frames", 0, some.len());
         let batches: Vec<Batch> = some.chunks(BATCH).map(|some| Batch::of(self.frames, some)).collect();
         let images = batches.iter().map(|batch| Ok(batch.images()?));
-        Ok(SuccessFeatures::of(self.scorer, images)?)
+        Ok(SuccessFeatures::of(network, images)?)
     }
 }

@@ -47,11 +47,11 @@ impl Examination<'_> {
     /// # Errors
     /// When images do not fit the model.
     pub fn conclude(&self, planned: Stored) -> Result<Audit, AuditError> {
-        let (frames, card) = (self.auditor.frames, self.auditor.card);
+        let (frames, known) = (self.auditor.frames, self.auditor.known);
         let stored = self.storable(planned);
         let temperature = match &stored {
-            Stored::In { .. } => self.calibration.temperature.unwrap_or_else(|| card.temperature()),
-            Stored::No { .. } => card.temperature(),
+            Stored::In { .. } => self.calibration.temperature.unwrap_or(known.temperature),
+            Stored::No { .. } => known.temperature,
         };
         let episodes: Vec<ScoredEpisode> =
             self.episodes.iter().map(|episode| episode.at_temperature(temperature)).collect();
@@ -63,7 +63,7 @@ impl Examination<'_> {
             truth: &truth,
             temperature,
             fitted: self.calibration.temperature,
-            own: card.threshold.map(|own| at_temperature(own, card.temperature(), temperature)),
+            own: known.threshold.map(|own| at_temperature(own, known.temperature, temperature)),
         };
         let operating = OperatingPoint::choose(&choice, &self.auditor.settings);
         let (threshold, rule) = (operating.threshold, operating.rule_at());
@@ -105,7 +105,7 @@ impl Examination<'_> {
             saliency: self.saliency.clone(),
             latency: self.latency.clone(),
             success_features: self.success_features.clone(),
-            conditions: card.conditions.clone(),
+            conditions: known.conditions.cloned(),
             operating,
             stored,
         };

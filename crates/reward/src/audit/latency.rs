@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use plaudit_nn::classifier::{ClassifierError, Scorer};
+use plaudit_nn::classifier::ClassifierError;
 use serde::Serialize;
 
+use crate::custom::ImageScorer;
 use crate::dataset::{Batch, Frames};
 
 /// Fewest and most answers that are timed.
@@ -31,7 +32,7 @@ pub struct Latency {
 /// # Errors
 /// When images do not fit the model.
 pub(super) fn latency(
-    scorer: &Scorer,
+    scorer: &dyn ImageScorer,
     frames: &Frames,
     batch: usize,
     for_about: Duration,

@@ -1,8 +1,9 @@
 //! What a model says about every frame.
 
-use plaudit_nn::classifier::{ClassifierError, Scorer};
+use plaudit_nn::classifier::ClassifierError;
 
 use super::ScoredEpisode;
+use crate::custom::ImageScorer;
 use crate::dataset::{Batch, Frames};
 
 /// Callback with how many of how many frames are scored.
@@ -13,7 +14,7 @@ pub type OnScored<'a> = dyn Fn(usize, usize) + 'a;
 /// # Errors
 /// When images do not fit the model.
 pub fn logits(
-    scorer: &Scorer,
+    scorer: &dyn ImageScorer,
     frames: &Frames,
     batch: usize,
     on_progress: &OnScored<'_>,

@@ -7,7 +7,8 @@ use super::{
     Calibration, CurvePoint, Interval, Latency, OperatingPoint, RegionSource, Saliency, ScoresAtFrame,
     SharedWithTraining, Slice, StressResult, SuspectedLabel, Timeline, Timing, Verdict,
 };
-use crate::card::ModelCard;
+use crate::card::{KnownOfModel, ModelCard};
+use crate::custom::{CustomCard, CustomLocation, CustomModelError};
 use crate::hacking_monitor::SuccessFeatures;
 use crate::images::Mistakes;
 use crate::metrics::{Metrics, ProgressMetrics};
@@ -147,19 +148,41 @@ impl Audit {
         }
     }
 
-    /// The card with what was found in it. A threshold that was there before and stays means the same scores.
+    /// The same beside a model of another making. `before` is what was known of it.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn store_beside(&self, model: &CustomLocation, before: &CustomCard) -> Result<(), CustomModelError> {
+        match &self.stored {
+            Stored::In { .. } => {
+                let (temperature, threshold) = self.on_the_new_scale(before.into());
+                let guarantee = self.operating.guarantee;
+                let temperature = Some(temperature);
+                CustomCard { temperature, threshold, guarantee, ..before.clone() }.write(model)
+            }
+            Stored::No { .. } => Ok(()),
+        }
+    }
+
+    /// The card with what was found in it.
     fn card(&self, before: &ModelCard) -> ModelCard {
-        let temperature = self.calibration.temperature.unwrap_or_else(|| before.temperature());
-        let guaranteed = self.operating.guarantee.map(|_| self.operating.threshold);
-        let kept =
-            before.threshold.map(|threshold| at_temperature(threshold, before.temperature(), temperature));
+        let (temperature, threshold) = self.on_the_new_scale(before.into());
         ModelCard {
             temperature: Some(temperature),
-            threshold: guaranteed.or(kept),
+            threshold,
             guarantee: self.operating.guarantee,
             success_features: self.success_features.clone(),
             ..before.clone()
         }
+    }
+
+    /// The temperature and the threshold that hold from now on. A threshold that was there before and stays means the same scores.
+    fn on_the_new_scale(&self, before: KnownOfModel<'_>) -> (f64, Option<f64>) {
+        let temperature = self.calibration.temperature.unwrap_or(before.temperature);
+        let guaranteed = self.operating.guarantee.map(|_| self.operating.threshold);
+        let kept =
+            before.threshold.map(|threshold| at_temperature(threshold, before.temperature, temperature));
+        (temperature, guaranteed.or(kept))
     }
 }
 

@@ -1,11 +1,12 @@
 //! Where a model looks: how much its answer changes when a square of the image is covered.
 
 use plaudit_core::FrameShape;
-use plaudit_nn::classifier::{ClassifierError, Scorer};
+use plaudit_nn::classifier::ClassifierError;
 use serde::Serialize;
 
 use super::BackgroundImage;
 use super::stress::cover;
+use crate::custom::ImageScorer;
 use crate::dataset::{Batch, Frames};
 use crate::images::Png;
 
@@ -34,7 +35,7 @@ pub struct Saliency {
 /// # Errors
 /// When images do not fit the model.
 pub(super) fn saliency(
-    scorer: &Scorer,
+    scorer: &dyn ImageScorer,
     frames: &Frames,
     sample: &[usize],
     (view, background_image): (usize, &BackgroundImage),

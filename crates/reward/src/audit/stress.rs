@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 
 use plaudit_core::{FrameShape, Seed};
-use plaudit_nn::classifier::{ClassifierError, Scorer};
+use plaudit_nn::classifier::ClassifierError;
 use serde::Serialize;
 
 use super::{BackgroundImage, score_of};
 use crate::augment::colour::Jitter;
 use crate::augment::space::{self, GREY, Window};
+use crate::custom::ImageScorer;
 use crate::dataset::{Batch, Frames};
 use crate::metrics::roc_auc;
 
@@ -138,7 +139,7 @@ pub enum RegionSource {
 /// The frames, and what of them, a stress test looks at.
 pub(super) struct StressTest<'a> {
     /// The model.
-    pub scorer: &'a Scorer,
+    pub scorer: &'a dyn ImageScorer,
     /// What logits are divided by.
     pub temperature: f64,
     /// Scores above this are calls.

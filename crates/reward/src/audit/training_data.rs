@@ -6,7 +6,6 @@ use plaudit_data::convert::Leakage;
 use plaudit_data::labelled::leakage;
 use serde::Serialize;
 
-use crate::card::ModelCard;
 use crate::dataset::{DatasetError, Frames, Manifest, SplitManifest};
 
 /// Reads every frame of some datasets.
@@ -32,14 +31,14 @@ pub enum SharedWithTraining {
 }
 
 impl SharedWithTraining {
-    /// Looks for it: where it was said to be, or else where the card says it was.
+    /// Looks for it: where it was said to be, or else where the model's card says it was.
     pub(super) fn find(
-        card: &ModelCard,
+        dataset: Option<&Manifest>,
         frames: &Frames,
         said: &[PathBuf],
         read: &ReadFrames<'_>,
     ) -> Result<Self, DatasetError> {
-        if let Some(Manifest { train, val }) = &card.dataset {
+        if let Some(Manifest { train, val }) = dataset {
             let sha256 = SplitManifest::of(frames)?.sha256;
             if train.sha256 == sha256 {
                 return Ok(Self::Everything);
@@ -52,7 +51,7 @@ impl SharedWithTraining {
             return Self::compared(&read(said)?, frames);
         }
         let paths: Vec<PathBuf> =
-            card.dataset.iter().flat_map(|dataset| dataset.train.paths.iter().map(PathBuf::from)).collect();
+            dataset.iter().flat_map(|dataset| dataset.train.paths.iter().map(PathBuf::from)).collect();
         let same = |path: &&PathBuf| {
             let real = path.canonicalize().ok();
             real.is_some() && frames.recordings().iter().any(|other| other.path.canonicalize().ok() == real)

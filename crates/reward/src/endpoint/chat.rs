@@ -102,6 +102,34 @@ impl ChatEndpoint {
         Ok(*self.readout.get_or_init(|| decided))
     }
 
+    /// Decides how answers of a kind are read, from the first question to the last.
+    ///
+    /// # Errors
+    /// When the server does not tell what they are to be read from.
+    pub fn decide(&self, ask: &AnswerMode) -> Result<(), EndpointError> {
+        self.wanted(ask).map(drop)
+    }
+
+    /// What is wanted of each answer.
+    fn wanted<'a>(&self, ask: &'a AnswerMode) -> Result<Wanted<'a>, EndpointError> {
+        let words = match ask {
+            AnswerMode::Labels(_) => return self.label_readout().map(Wanted::Labels),
+            AnswerMode::Text(_) => return Ok(Wanted::Text),
+            AnswerMode::Words(words) => words,
+        };
+        match self.label_readout()? {
+            LabelReadout::Logits => Ok(Wanted::ToldWords(words)),
+            LabelReadout::Logprobs => match reply::word_that_begins_another(words) {
+                Some((word, longer)) => {
+                    let [base, word, longer] = [self.connection.base(), word, longer].map(String::from);
+                    Err(EndpointError::WordsAlike { base, word, longer })
+                }
+                None => Ok(Wanted::LikelyWords(words)),
+            },
+            LabelReadout::Words => Err(EndpointError::NoLogprobs { base: self.connection.base().into() }),
+        }
+    }
+
     /// Whether the server tells log-probabilities.
     fn probe(&self) -> Result<LabelReadout, EndpointError> {
         let pixels = Cow::Owned(vec![127; PROBE_SIDE * PROBE_SIDE * 3]);
@@ -197,17 +225,7 @@ impl TrendModel for ChatEndpoint {
         conversations: &[Conversation<'_>],
         ask: &AnswerMode,
     ) -> Result<Vec<Answer>, RewardModelError> {
-        let wanted = match ask {
-            AnswerMode::Labels(_) => Wanted::Labels(self.label_readout()?),
-            AnswerMode::Text(_) => Wanted::Text,
-            AnswerMode::Words(words) => match self.label_readout()? {
-                LabelReadout::Logits => Wanted::ToldWords(words),
-                LabelReadout::Logprobs => Wanted::LikelyWords(words),
-                LabelReadout::Words => {
-                    return Err(EndpointError::NoLogprobs { base: self.connection.base().into() }.into());
-                }
-            },
-        };
+        let wanted = self.wanted(ask)?;
         let one = |asked: &Conversation<'_>| self.ask(asked, ask.generation(), wanted);
         let answers = self.connection.in_parallel(conversations, one)?;
         self.refuse_empty_answers(&answers)?;

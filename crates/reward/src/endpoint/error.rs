@@ -94,6 +94,18 @@ pub enum EndpointError {
         /// Where.
         base: String,
     },
+    /// Its likely tokens do not tell words apart.
+    #[error(
+        "the reward server at {base} tells the first token of an answer alone, and `{longer}` begins with `{word}`"
+    )]
+    WordsAlike {
+        /// Where.
+        base: String,
+        /// A word.
+        word: String,
+        /// Another, which begins with it.
+        longer: String,
+    },
     /// The user did not want to wait.
     #[error("stopped while the reward server at {base} did not answer ({why})")]
     Stopped {

@@ -76,33 +76,52 @@ fn told_numbers(told: &Value) -> Option<Vec<f32>> {
     Some(told.as_array()?.iter().map(number).collect())
 }
 
+/// How likely a token may be that begins several words, where words are read from likely tokens. Beyond that, nobody can tell.
+const MAX_UNDECIDED: f64 = 0.01;
+
 /// How likely words are at a place, by the likely tokens there: those that are a word, or begin one and no other. A word that is
-/// not among them has minus infinity.
+/// not among them has minus infinity. Where a likely token begins several words, they are no numbers.
 fn likely_words(place: &Value, words: &[String]) -> Vec<f32> {
-    let mut likely = vec![0.0; words.len()];
+    let (mut likely, mut undecided) = (vec![0.0; words.len()], 0.0);
     for token in place["top_logprobs"].as_array().into_iter().flatten() {
         let (Some(text), Some(logprob)) = (token["token"].as_str(), token["logprob"].as_f64()) else {
             continue;
         };
-        if let Some(word) = word_of(text, words) {
-            likely[word] += logprob.exp();
+        match words_of(text, words).as_slice() {
+            [] => {}
+            [word] => likely[*word] += logprob.exp(),
+            _ => undecided += logprob.exp(),
         }
     }
-    likely.into_iter().map(|share: f64| share.ln() as f32).collect()
+    let is_decided = undecided <= MAX_UNDECIDED;
+    likely.into_iter().map(|share: f64| if is_decided { share.ln() as f32 } else { f32::NAN }).collect()
 }
 
-fn word_of(token: &str, words: &[String]) -> Option<usize> {
-    let token = token.trim().to_lowercase();
-    let exact = words.iter().position(|word| word.to_lowercase() == token);
-    exact.or_else(|| {
-        let begins =
-            |word: &&String| token.len() >= SHORTEST_TOKEN && word.to_lowercase().starts_with(&token);
-        let mut begun = words.iter().enumerate().filter(|(_, word)| begins(word));
-        match (begun.next(), begun.next()) {
-            (Some((only, _)), None) => Some(only),
-            _ => None,
-        }
-    })
+/// The word that a token is, or all that it begins.
+fn words_of(token: &str, words: &[String]) -> Vec<usize> {
+    let token = plain(token);
+    let places = |is_meant: &dyn Fn(&str) -> bool| -> Vec<usize> {
+        (0..words.len()).filter(|at| is_meant(&plain(&words[*at]))).collect()
+    };
+    let exact = places(&|word: &str| word == token);
+    let begins = |word: &str| token.len() >= SHORTEST_TOKEN && word.starts_with(&token);
+    if exact.is_empty() { places(&begins) } else { exact }
+}
+
+/// Without what words and tokens may differ in.
+fn plain(text: &str) -> String {
+    text.trim().to_lowercase()
+}
+
+/// A word that another begins with, so that a token cannot tell which it is; with that other.
+pub(super) fn word_that_begins_another(words: &[String]) -> Option<(&str, &str)> {
+    let begins = |word: &String, other: &String| plain(other).starts_with(&plain(word));
+    let pair = |(at, word): (usize, &String)| {
+        let mut others = words.iter().enumerate().filter(|(place, _)| *place != at);
+        others.find(|(_, other)| begins(word, other)).map(|(_, other)| (at, other))
+    };
+    let (at, other) = words.iter().enumerate().find_map(pair)?;
+    Some((&words[at], other))
 }
 
 /// How likely each label is at the first place where one of them was said, or else could have been.
@@ -250,6 +269,25 @@ mod tests {
             assert!((found.exp() - share).abs() < 1e-6, "{found} {share}");
         }
         assert!(read(Wanted::ToldWords(&words)).unwrap_err().contains("no label_logprobs"));
+
+        // A likely token that may begin either of two words says nothing of either; an unlikely one does no harm.
+        let words = ["Yes", "Not sure", "Not yet"].map(String::from);
+        for (undecided, is_read) in [(0.3, false), (0.001, true)] {
+            reply["choices"][0]["logprobs"]["content"] =
+                json!([token("yes", &[("yes", 0.6), ("Not", undecided)])]);
+            let found = answer(reply.to_string().as_bytes(), Wanted::LikelyWords(&words));
+            let Ok(Answer::WordLogprobs(found)) = found else { panic!("words") };
+            assert_eq!(found.iter().all(|logprob| !logprob.is_nan()), is_read, "{found:?}");
+        }
+        for (words, expected) in [
+            (["1", "2", "10"], Some(("1", "10"))),
+            (["Yesterday", "no", "yes"], Some(("yes", "Yesterday"))),
+            (["no", "No ", "yes"], Some(("no", "No "))),
+            (["yes", "no", "maybe"], None),
+        ] {
+            let words = words.map(String::from);
+            assert_eq!(word_that_begins_another(&words), expected);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use plaudit_nn::classifier::{ProgressDistribution, Scorer};
 use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 
 use super::{FrameRewardModel, FrameStack, RewardModelError};
+use crate::custom::ImageScorer;
 use crate::hacking_monitor::{OodCheck, SuccessFeatures};
 
 /// What a view of a model is in an environment: a camera, now or some steps ago.
@@ -20,7 +21,9 @@ pub struct CameraView {
 
 /// A trained image classifier that looks through an environment's cameras.
 pub struct Classifier {
-    scorer: Scorer,
+    scorer: Arc<dyn ImageScorer>,
+    /// The views that it looks through, as it names them.
+    image_keys: Vec<String>,
     cameras: Vec<Arc<str>>,
     /// How many steps back each of the model's views is.
     backs: Vec<usize>,
@@ -33,8 +36,28 @@ pub struct Classifier {
 impl Classifier {
     /// `views` are in the order of the model's `image_keys`; `threshold` is the checkpoint's own.
     pub fn new(scorer: Scorer, views: Vec<CameraView>, threshold: Option<f32>) -> Self {
+        let image_keys = scorer.settings().image_keys.clone();
+        Self::of(Arc::new(scorer), image_keys, views, threshold)
+    }
+
+    /// The same of any model that gives images logits; it names its views `image_keys`.
+    pub fn of(
+        scorer: Arc<dyn ImageScorer>,
+        image_keys: Vec<String>,
+        views: Vec<CameraView>,
+        threshold: Option<f32>,
+    ) -> Self {
         let (cameras, backs) = views.into_iter().map(|CameraView { camera, back }| (camera, back)).unzip();
-        Self { scorer, cameras, backs, threshold, temperature: 1.0, success_features: None, caution: 0.0 }
+        Self {
+            scorer,
+            image_keys,
+            cameras,
+            backs,
+            threshold,
+            temperature: 1.0,
+            success_features: None,
+            caution: 0.0,
+        }
     }
 
     /// The same, with the success features of its checkpoint.
@@ -71,7 +94,8 @@ impl FrameRewardModel for Classifier {
         }
         let view_batches = self.view_batches(frames)?;
         if self.caution > 0.0
-            && let Some(found) = self.scorer.progress(&self.batch(&view_batches)?).map_err(backend)?
+            && let Some(network) = self.scorer.network()
+            && let Some(found) = network.progress(&self.batch(&view_batches)?).map_err(backend)?
         {
             return found.iter().enumerate().map(|(frame, found)| self.cautious(frame, found)).collect();
         }
@@ -88,11 +112,12 @@ impl FrameRewardModel for Classifier {
     }
 
     fn check_ood(&self, frames: &[FrameStack<'_>]) -> Result<Option<Vec<OodCheck>>, RewardModelError> {
-        let Some(success_features) = self.success_features.as_ref().filter(|_| !frames.is_empty()) else {
+        let known = self.success_features.as_ref().zip(self.scorer.network());
+        let Some((success_features, network)) = known.filter(|_| !frames.is_empty()) else {
             return Ok(None);
         };
         let view_batches = self.view_batches(frames)?;
-        success_features.check(&self.scorer, &self.batch(&view_batches)?).map(Some).map_err(backend)
+        success_features.check(network, &self.batch(&view_batches)?).map(Some).map_err(backend)
     }
 }
 
@@ -110,8 +135,11 @@ impl Classifier {
     }
 
     fn batch<'a>(&'a self, view_batches: &'a [ViewBatch]) -> Result<ImageBatch<'a>, RewardModelError> {
-        let keys = &self.scorer.settings().image_keys;
-        let views = view_batches.iter().zip(keys).map(|(view_batches, key)| view_batches.view(key)).collect();
+        let views = view_batches
+            .iter()
+            .zip(&self.image_keys)
+            .map(|(view_batches, key)| view_batches.view(key))
+            .collect();
         ImageBatch::new(views).map_err(backend)
     }
 }

@@ -89,15 +89,14 @@ impl Exporter<'_> {
         let scale = graph.floats("preprocess.scale", &[1], &[255.0]);
         let unit = graph.node("Div", &[&floats, &scale], vec![]);
         let planes = graph.node("Transpose", &[&unit], vec![("perm", Ints(vec![0, 3, 1, 2]))]);
-        let sizes = graph.ints("preprocess.size", &[height as i64, width as i64]);
+        // All four axes: few runtimes know those of Resize by their numbers.
+        let count_and_colours = graph.node("Shape", &[&planes], vec![("end", Int(2))]);
+        let size = graph.ints("preprocess.size", &[height as i64, width as i64]);
+        let sizes = graph.node("Concat", &[&count_and_colours, &size], vec![("axis", Int(0))]);
         let resized = graph.node(
             "Resize",
             &[&planes, "", "", &sizes],
-            vec![
-                ("axes", Ints(vec![2, 3])),
-                ("mode", Text("linear")),
-                ("coordinate_transformation_mode", Text("half_pixel")),
-            ],
+            vec![("mode", Text("linear")), ("coordinate_transformation_mode", Text("half_pixel"))],
         );
         if !self.settings.normalize {
             return resized;

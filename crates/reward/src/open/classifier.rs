@@ -84,15 +84,6 @@ pub struct OpenClassifier {
 }
 
 impl OpenClassifier {
-    /// SHA-256 of its file, which tells it from every other model.
-    ///
-    /// # Errors
-    /// When the file is gone.
-    pub fn fingerprint(&self) -> std::io::Result<String> {
-        let digest = Sha256::digest(std::fs::read(&self.file)?);
-        Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
-    }
-
     /// The classifier as a reward model in an environment. `views` are what its `image_keys` are there, in that order.
     #[must_use]
     pub fn reward_model(self, views: Vec<CameraView>) -> Classifier {
@@ -101,6 +92,12 @@ impl OpenClassifier {
             .at_temperature(self.card.temperature())
             .with_success_features(self.card.success_features)
     }
+}
+
+/// SHA-256 of a model's file, which tells it from every other model.
+pub(super) fn fingerprint(file: &Path) -> std::io::Result<String> {
+    let digest = Sha256::digest(std::fs::read(file)?);
+    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The reward model of weights that were trained in this process: `views` are what its `image_keys` are in an environment.

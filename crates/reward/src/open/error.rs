@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::network::SettingDifference;
 use crate::card::CardError;
+use crate::custom::CustomModelError;
 use crate::endpoint::EndpointError;
 use crate::models::RewardModelError;
 use crate::trend::NoBaseModel;
@@ -49,6 +50,9 @@ pub enum OpenError {
     /// A vision-language model that cannot be opened.
     #[error(transparent)]
     Vlm(#[from] VlmError),
+    /// A model of one's own making that cannot be opened.
+    #[error(transparent)]
+    Custom(#[from] CustomModelError),
     /// A server that cannot be used.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),

@@ -10,6 +10,7 @@
 //! match model {
 //!     RewardModel::Classifier(model) => drop(model.scorer),   // images to logits
 //!     RewardModel::VisionLanguage(model) => drop(model.model), // conversations to answers
+//!     RewardModel::Custom(model) => drop(model.scorer),       // the same, of another making
 //!     RewardModel::Server(ServerModel::Frames(model)) => drop(model.image_keys),
 //!     RewardModel::Server(ServerModel::Chat(model)) => drop(model),
 //! }
@@ -20,7 +21,9 @@
 //! A new kind of model is a variant of [`ModelLocation`] or [`RewardModel`]; the compiler shows who has to know it.
 
 mod classifier;
+mod custom;
 mod error;
+mod frames;
 mod network;
 
 use std::path::{Path, PathBuf};
@@ -30,7 +33,9 @@ use plaudit_nn::qwen3_vl::Quantization;
 
 pub use self::classifier::{ClassifierCheckpoint, OpenClassifier, trained_model};
 pub use self::error::OpenError;
+pub use self::frames::OpenFrameModel;
 pub use self::network::{Assumed, CheckpointNetwork, GivenNetwork, SettingDifference, wrong_order};
+use crate::custom::{CustomLocation, CustomModel};
 use crate::endpoint::{EndpointCallbacks, EndpointSettings, ServerModel};
 use crate::trend::{JudgeFolder, LocalVlm, LocalVlmSettings, NoBaseModel};
 
@@ -41,6 +46,8 @@ pub enum ModelLocation {
     Classifier(PathBuf),
     /// A vision-language model, perhaps with adapters.
     VisionLanguage(JudgeFolder),
+    /// A model of one's own making: an ONNX file, or a function in Python.
+    Custom(CustomLocation),
     /// The address of a server.
     Server(String),
 }
@@ -54,6 +61,9 @@ impl ModelLocation {
     pub fn find(at: &Path, lora: Option<&Path>) -> Result<Self, NoBaseModel> {
         if let Some(address) = at.to_str().filter(|text| text.contains("://")) {
             return Ok(Self::Server(address.into()));
+        }
+        if let Some(custom) = CustomLocation::find(at) {
+            return Ok(Self::Custom(custom));
         }
         if let Some(lora) = lora {
             return Ok(Self::VisionLanguage(JudgeFolder::with(at, Some(lora))));
@@ -74,6 +84,8 @@ pub struct OpenOptions {
     pub precision: Precision,
     /// Vision-language model: how many bits its weights have.
     pub quantization: Quantization,
+    /// A function in Python: the interpreter that runs it.
+    pub python: PathBuf,
     /// Server: how it is asked, but for its address.
     pub server: EndpointSettings,
     /// Server: who hears about it.
@@ -87,6 +99,7 @@ impl Default for OpenOptions {
             device: Device::Cpu,
             precision: Precision::Fp32,
             quantization: Quantization::None,
+            python: "python3".into(),
             server: EndpointSettings::at(String::new()),
             callbacks: EndpointCallbacks::none(),
         }
@@ -99,6 +112,8 @@ pub enum RewardModel {
     Classifier(Box<OpenClassifier>),
     /// A vision-language model in this process.
     VisionLanguage(Box<OpenVlm>),
+    /// A model of one's own making.
+    Custom(Box<CustomModel>),
     /// A model on a server.
     Server(ServerModel),
 }
@@ -126,6 +141,10 @@ impl RewardModel {
             }
             ModelLocation::VisionLanguage(folder) => {
                 Ok(Self::VisionLanguage(Box::new(OpenVlm::open(folder.clone(), &options)?)))
+            }
+            ModelLocation::Custom(location) => {
+                let model = CustomModel::open(location.clone(), &options.network, &options.python)?;
+                Ok(Self::Custom(Box::new(model)))
             }
             ModelLocation::Server(address) => {
                 let settings = EndpointSettings { api_base: address.clone(), ..options.server };

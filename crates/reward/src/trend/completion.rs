@@ -1,5 +1,7 @@
 //! Answers in words: how tokens are chosen, and what is told of them.
 
+use std::collections::BTreeMap;
+
 use plaudit_core::Seed;
 use plaudit_nn::qwen3_vl::{Tokenizer, VlmError, likeliest, sample};
 
@@ -90,13 +92,20 @@ impl CompletionListener for NoListener {
     fn piece(&self, _: usize, _: &str, _: Option<&CompletionToken>) {}
 }
 
-/// An answer while it is found.
+/// Tokens that a character may be spread over; text that is not whole after so many never will be.
+const CHARACTER_TOKENS: usize = 16;
+
+/// An answer while it is found. What a token costs does not depend on how many there were before.
 pub(super) struct AnswerUnderWay<'a> {
     options: &'a CompletionOptions,
     seed: Seed,
     ids: Vec<u32>,
+    /// How often each token was said.
+    counts: BTreeMap<u32, u32>,
     tokens: Vec<CompletionToken>,
     text: String,
+    /// Tokens whose text is final, and its bytes: it ends with a whole character.
+    whole: (usize, usize),
     /// Bytes of the text that were told.
     told: usize,
     is_ended: bool,
@@ -105,8 +114,8 @@ pub(super) struct AnswerUnderWay<'a> {
 impl<'a> AnswerUnderWay<'a> {
     pub(super) fn new(options: &'a CompletionOptions, seed: u64) -> Self {
         let seed = Seed::new(options.seed.unwrap_or(seed)).purpose("answer").index(0);
-        let (ids, tokens, text) = (Vec::new(), Vec::new(), String::new());
-        Self { options, seed, ids, tokens, text, told: 0, is_ended: false }
+        let (ids, counts, tokens, text) = (Vec::new(), BTreeMap::new(), Vec::new(), String::new());
+        Self { options, seed, ids, counts, tokens, text, whole: (0, 0), told: 0, is_ended: false }
     }
 
     /// The next token by its logits; `None` when the answer ends. `tell` is called with new words.
@@ -128,12 +137,15 @@ impl<'a> AnswerUnderWay<'a> {
             return Ok(None);
         }
         self.ids.push(token);
+        *self.counts.entry(token).or_default() += 1;
         if let Some(top) = self.options.top_logprobs {
             self.tokens.push(described(tokenizer, &changed, token, top)?);
         }
-        self.text = tokenizer.decode(&self.ids)?;
-        if let Some(at) = self.options.stop.iter().filter_map(|stop| self.text.find(stop.as_str())).min() {
-            self.text.truncate(at);
+        let unsearched = self.before_stop(self.whole.1);
+        self.extend_text(tokenizer)?;
+        let found = |stop: &String| self.text[unsearched..].find(stop.as_str());
+        if let Some(at) = self.options.stop.iter().filter_map(found).min() {
+            self.text.truncate(unsearched + at);
             self.is_ended = true;
             self.tell_rest(tell);
             return Ok(None);
@@ -156,10 +168,8 @@ impl<'a> AnswerUnderWay<'a> {
         }
         let CompletionOptions { presence_penalty, frequency_penalty, .. } = *self.options;
         if presence_penalty != 0.0 || frequency_penalty != 0.0 {
-            for (at, token) in self.ids.iter().enumerate() {
-                let logit = &mut changed[*token as usize];
-                let is_first = !self.ids[..at].contains(token);
-                *logit -= (frequency_penalty + if is_first { presence_penalty } else { 0.0 }) as f32;
+            for (token, count) in &self.counts {
+                changed[*token as usize] -= (frequency_penalty * f64::from(*count) + presence_penalty) as f32;
             }
         }
         changed
@@ -174,6 +184,25 @@ impl<'a> AnswerUnderWay<'a> {
         sample(logits, temperature, top_p, unit)
     }
 
+    /// The text with that of the newest tokens.
+    fn extend_text(&mut self, tokenizer: &Tokenizer) -> Result<(), VlmError> {
+        let (ids, bytes) = self.whole;
+        let new = tokenizer.decode(&self.ids[ids..])?;
+        self.text.truncate(bytes);
+        self.text.push_str(&new);
+        if !new.ends_with(char::REPLACEMENT_CHARACTER) || self.ids.len() - ids >= CHARACTER_TOKENS {
+            self.whole = (self.ids.len(), self.text.len());
+        }
+        Ok(())
+    }
+
+    /// Where a stop text may begin that is not over before `end`.
+    fn before_stop(&self, end: usize) -> usize {
+        let longest = self.options.stop.iter().map(String::len).max().unwrap_or(0);
+        let begins = |at: &usize| self.text.is_char_boundary(*at);
+        (0..=end.saturating_sub(longest)).rev().find(begins).unwrap_or(0)
+    }
+
     /// How much of the text stays, whatever follows: whole characters that begin no stop text.
     fn settled(&self) -> usize {
         let whole = self.text.trim_end_matches(char::REPLACEMENT_CHARACTER);
@@ -181,8 +210,9 @@ impl<'a> AnswerUnderWay<'a> {
             let rest = &whole[*end..];
             !rest.is_empty() && self.options.stop.iter().any(|stop| stop.starts_with(rest))
         };
-        let ends = whole.char_indices().map(|(at, _)| at);
-        ends.filter(begins).min().unwrap_or(whole.len())
+        let first = self.before_stop(whole.len());
+        let mut ends = whole[first..].char_indices().map(|(at, _)| first + at);
+        ends.find(begins).unwrap_or(whole.len())
     }
 
     fn tell_rest(&mut self, tell: &mut dyn FnMut(&str, Option<&CompletionToken>)) {
@@ -237,4 +267,61 @@ fn described(
     let top = order.iter().map(told).collect::<Result<_, _>>()?;
     let (text, logprob) = told(&token)?;
     Ok(CompletionToken { text, logprob, top })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// The tokens of a text, answered one after another, with what was told of them.
+    fn answered(text: &str, options: &CompletionOptions) -> (Completion, String) {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nn/tests/qwen3_vl/model");
+        let tokenizer = Tokenizer::read(&model.join("tokenizer.json")).unwrap();
+        let (mut answer, mut told) = (AnswerUnderWay::new(options, 0), String::new());
+        let mut ids = tokenizer.encode(text).unwrap();
+        ids.push(tokenizer.special().turn_end);
+        for id in ids {
+            let mut logits = vec![0.0; tokenizer.len()];
+            logits[id as usize] = 1000.0;
+            let next =
+                answer.next(&tokenizer, &logits, &mut |new: &str, _: Option<&CompletionToken>| told += new);
+            if next.unwrap().is_none() {
+                break;
+            }
+        }
+        (answer.completion(0), told)
+    }
+
+    #[test]
+    fn text_is_that_of_all_tokens_together_and_ends_before_a_stop() {
+        // Characters of several tokens each, and what stops the answer spans tokens as well.
+        let text = "Žluťoučký kůň 🙂🙃 and so on, 猫 STOP here";
+        let options = CompletionOptions::at_temperature(0.0, 500);
+        let (whole, told) = answered(text, &options);
+        assert_eq!((whole.text.as_str(), told.as_str(), whole.is_truncated), (text, text, false));
+        for (stop, expected) in
+            [("🙃 a", "Žluťoučký kůň 🙂"), ("STOP", &text[..text.find("STOP").unwrap()]), ("nowhere", text)]
+        {
+            let stops = CompletionOptions { stop: vec![stop.into(), "so on!".into()], ..options.clone() };
+            let (stopped, told) = answered(text, &stops);
+            assert_eq!((stopped.text.as_str(), told.as_str()), (expected, expected), "{stop}");
+        }
+    }
+
+    #[test]
+    fn said_tokens_are_less_likely_once_and_for_each_time() {
+        let options = CompletionOptions {
+            presence_penalty: 1.0,
+            frequency_penalty: 0.25,
+            ..CompletionOptions::at_temperature(0.0, 9)
+        };
+        let mut answer = AnswerUnderWay::new(&options, 0);
+        for token in [1, 2, 1, 1] {
+            answer.ids.push(token);
+            *answer.counts.entry(token).or_default() += 1;
+        }
+        assert_eq!(answer.changed(&[5.0; 4]), [5.0, 5.0 - 1.0 - 0.75, 5.0 - 1.0 - 0.25, 5.0]);
+    }
 }

@@ -6,6 +6,7 @@ use plaudit_data::windows::{Objective, evenly_spaced};
 use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout};
 
 use super::conversation::{AnswerPlace, ContentPart, Conversation, RgbImage, Video};
+use super::gvl;
 use super::model::{Answer, AnswerMode, GenerationConfig, TrendModel};
 use super::readout::{ParsedAnswer, ReadoutSettings};
 use super::word_readout::WordReadout;
@@ -15,8 +16,6 @@ use crate::models::RewardModelError;
 
 /// Frames per second that a prefix is shown at, once few enough of its frames are chosen: what Qwen3-VL is used to.
 pub const PREFIX_FPS: f64 = 2.0;
-/// The longest answer to a question about many frames.
-const MAX_NEW_TOKENS: usize = 512;
 
 /// Asks a judge about episodes.
 pub struct EpisodeJudge<'a> {
@@ -168,28 +167,13 @@ impl EpisodeJudge<'_> {
         let name = frames.origin(episode[0]).episode;
         Seed::new(0).purpose("gvl").purpose(name).rng().shuffle(&mut order);
         let image = |at: usize| ContentPart::Image(rgb_image(frames, episode[at], 0));
-        let mut parts = vec![
-            ContentPart::Text(format!(
-                "You are an expert roboticist who says how complete a task is in frames of a robot. The task: {} \
-                 Completion is from 0 to 100 percent, where 100 is the whole task. Initial scene, at 0 percent:",
-                self.task
-            )),
-            image(0),
-            ContentPart::Text("The next frames are in random order.".into()),
-        ];
-        for (number, place) in order.iter().enumerate() {
-            parts.push(ContentPart::Text(format!("Frame {}:", number + 1)));
-            parts.push(image(points[*place]));
-        }
+        let shuffled = order.iter().map(|place| image(points[*place])).collect();
+        let asked = [gvl::question(&self.task, image(0), shuffled)];
         let count = points.len();
-        parts.push(ContentPart::Text(format!(
-            "How complete is the task in each of the {count} frames? Answer with one line for each, such as `Frame 1: 40%`."
-        )));
-        let generation = GenerationConfig { max_new_tokens: MAX_NEW_TOKENS, temperature: 0.0 };
-        let asked = [Conversation { system: None, parts, answer: AnswerPlace::NextTurn }];
+        let generation = GenerationConfig { max_new_tokens: gvl::answer_tokens(count), temperature: 0.0 };
         let answers = self.model.answer(&asked, &AnswerMode::Text(generation))?;
         let said = match answers.first() {
-            Some(Answer::Text(text)) => frame_percentages(text, count),
+            Some(Answer::Text(text)) => gvl::percentages(text, count),
             _ => vec![None; count],
         };
         let mut values = vec![None; count];
@@ -281,24 +265,6 @@ fn rgb_image(frames: &Frames, at: usize, view: usize) -> RgbImage<'_> {
     RgbImage::rgb_of(image.shape(), frames.pixels_or_black(at, view))
 }
 
-/// The percentage of each frame in an answer of lines such as `Frame 3: 40%`; the last that is said of a frame counts.
-fn frame_percentages(text: &str, frames: usize) -> Vec<Option<f64>> {
-    let mut found = vec![None; frames];
-    for line in text.lines() {
-        let lower = line.to_lowercase();
-        let Some((_, rest)) = lower.split_once("frame") else { continue };
-        let mut numbers = rest
-            .split(|c: char| !c.is_ascii_digit() && c != '.')
-            .filter_map(|word| word.trim_matches('.').parse::<f64>().ok());
-        let (Some(frame), Some(percent)) = (numbers.next(), numbers.next_back()) else { continue };
-        let place = frame as usize;
-        if frame.fract() == 0.0 && (1..=frames).contains(&place) && (0.0..=100.0).contains(&percent) {
-            found[place - 1] = Some(percent / 100.0);
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,12 +275,5 @@ mod tests {
         assert_eq!(spread(3, 8), [0, 1, 2]);
         assert_eq!(spread(7, 3), [2, 4, 6]);
         assert_eq!(spread(1, 1), [0]);
-    }
-
-    #[test]
-    fn percentages_are_read_line_by_line() {
-        let text = "Sure.\nFrame 1: the arm is up, task completion: 12.5%\nframe 3 - 100 %\nFrame 9: 4%\nFrame 2: none\n";
-        assert_eq!(frame_percentages(text, 3), [Some(0.125), None, Some(1.0)]);
-        assert_eq!(frame_percentages("Frame 1: 140%", 1), [None]);
     }
 }

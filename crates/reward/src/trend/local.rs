@@ -20,6 +20,7 @@ use super::folder::JudgeFolder;
 use super::model::{Answer, AnswerMode, GenerationConfig, TrendModel};
 use super::readout::LabelLogits;
 use super::vocabulary::Trend;
+use super::word_tokens::{Fork, forks};
 use crate::models::RewardModelError;
 
 /// Questions that go through the network at once. More are no quicker, and their images need memory.
@@ -150,21 +151,39 @@ impl LocalVlm {
         logits.into_iter().map(|row| row.try_into().map(LabelLogits).map_err(|_| wrong())).collect()
     }
 
-    /// The logarithms of the probabilities that words begin the answer with, among all tokens, for each question. What windows
-    /// share is computed once, also from one call to the next.
+    /// The logarithms of the probabilities of words as answers, among all others, for each question: by their first tokens, and by
+    /// further ones as far as words begin alike. What windows share is computed once, also from one call to the next.
     ///
     /// # Errors
-    /// When the network does not take a question, or two words begin with the same token.
+    /// When the network does not take a question, or two words have the same tokens.
     pub fn word_logprobs(&self, inputs: &[Inputs], words: &[&str]) -> Result<Vec<Vec<f32>>, VlmError> {
-        let firsts = self.model.processor().tokenizer().first_tokens(words)?;
+        let forks = forks(self.model.processor().tokenizer(), words)?;
         let vocabulary: Vec<u32> = (0..self.model.config().text.vocab as u32).collect();
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        let logits = self.model.score(inputs, &vocabulary, &mut cache)?;
-        let of_words = |logits: Vec<f32>| {
-            let rest = log_sum_exp(&logits);
-            firsts.iter().map(|first| logits[*first as usize] - rest).collect()
-        };
-        Ok(logits.into_iter().map(of_words).collect())
+        let mut logprobs = vec![vec![0.0; words.len()]; inputs.len()];
+        for Fork { said, next } in &forks {
+            let longer: Vec<Inputs> = match said.as_slice() {
+                [] => Vec::new(),
+                said => inputs.iter().map(|inputs| inputs.followed_by(said)).collect(),
+            };
+            let asked = if said.is_empty() { inputs } else { &longer };
+            let logits = self.model.score(asked, &vocabulary, &mut cache)?;
+            for (logprobs, logits) in logprobs.iter_mut().zip(logits) {
+                let rest = log_sum_exp(&logits);
+                for (token, words) in next {
+                    words.iter().for_each(|word| logprobs[*word] += logits[*token as usize] - rest);
+                }
+            }
+        }
+        Ok(logprobs)
+    }
+
+    /// How often the network goes over a question to tell how likely these words are.
+    ///
+    /// # Errors
+    /// When two words have the same tokens.
+    pub fn word_passes(&self, words: &[&str]) -> Result<usize, VlmError> {
+        forks(self.model.processor().tokenizer(), words).map(|forks| forks.len())
     }
 
     /// The logits of the first tokens of words after each question.

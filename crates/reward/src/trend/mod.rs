@@ -15,6 +15,7 @@ mod conversation;
 mod episode_judge;
 mod folder;
 mod frame_judge;
+mod gvl;
 mod input;
 mod judge;
 mod local;
@@ -27,6 +28,7 @@ mod reward;
 mod vocabulary;
 mod word_judge;
 mod word_readout;
+mod word_tokens;
 
 pub use cached_model::CachedModel;
 pub use card::{JudgeCard, JudgeCardError, WindowFormat};

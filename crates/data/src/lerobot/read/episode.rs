@@ -15,6 +15,7 @@ use crate::lerobot::error::{InFile, LeRobotError, Problem, Result, mismatch};
 use crate::lerobot::feature::Feature;
 use crate::lerobot::png_image;
 use crate::lerobot::table::Table;
+use crate::lerobot::{INTERVENTION, INTERVENTIONS};
 use crate::video::{VideoError, VideoSegment};
 
 /// Names of the same thing in datasets of different origin; the first that is there counts.
@@ -25,8 +26,8 @@ const EPISODE_SUCCESS: [&str; 1] = ["is_success"];
 const STEP_SUCCESS: [&str; 2] = ["next.success", "success"];
 const TERMINATED: [&str; 2] = ["next.terminated", "terminated"];
 const TRUNCATED: [&str; 2] = ["next.truncated", "truncated"];
-/// What plaudit keeps under its own name.
-const FACTS: [&str; 2] = ["intervene_flag", "segment_id"];
+/// Facts, by the name that they have here.
+const FACTS: [(&str, &[&str]); 2] = [(INTERVENTION, &INTERVENTIONS), ("segment_id", &["segment_id"])];
 
 /// An episode whose videos are decoded when their frames are asked for.
 #[derive(Debug)]
@@ -123,8 +124,8 @@ impl EpisodeReader<'_> {
         let (episode_success, solved) = (self.labels(&EPISODE_SUCCESS)?, self.labels(&STEP_SUCCESS)?);
         let (terminated, truncated) = (self.numbers(&TERMINATED)?, self.numbers(&TRUNCATED)?);
         let mut facts = Vec::new();
-        for name in FACTS {
-            facts.extend(self.numbers(&[name])?.map(|values| (Arc::<str>::from(name), values)));
+        for (name, columns) in FACTS {
+            facts.extend(self.numbers(columns)?.map(|values| (Arc::<str>::from(name), values)));
         }
         let any = |column: &Option<Vec<f32>>| column.iter().flatten().any(|value| *value != 0.0);
         let is = |column: &Option<Vec<f32>>, at: usize| column.as_ref().map(|values| values[at] != 0.0);

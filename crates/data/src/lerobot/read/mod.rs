@@ -24,6 +24,7 @@ use super::error::{InFile, LeRobotError, Problem, Result};
 use super::feature::Feature;
 use super::table::Table;
 use crate::episode::Episode;
+use crate::own_folder::OwnFolder;
 use crate::video::{FrameCache, Video, VideoDecoder, VideoError, VideoFrames};
 
 /// A LeRobot dataset on disk: v3 or v2, images inside the parquet files or in videos.
@@ -40,6 +41,7 @@ pub struct Dataset {
     tasks: Tasks,
     locations: Vec<EpisodeLocation>,
     videos: OpenVideos,
+    own: Arc<OwnFolder>,
 }
 
 /// Videos that were opened: a v3 dataset has many episodes in each.
@@ -47,6 +49,7 @@ pub struct Dataset {
 struct OpenVideos {
     cache: Arc<FrameCache>,
     open: Mutex<HashMap<Arc<Path>, Arc<VideoFrames>>>,
+    own: Arc<OwnFolder>,
 }
 
 impl OpenVideos {
@@ -54,6 +57,9 @@ impl OpenVideos {
         let open = || self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = open().get(path) {
             return Ok(found.clone());
+        }
+        if self.own.is_outside(path) {
+            return Err(VideoError::Outside);
         }
         let opened = Arc::new(VideoFrames::open(path, self.cache.clone())?);
         Ok(open().entry(path.clone()).or_insert(opened).clone())
@@ -75,17 +81,20 @@ impl Dataset {
     /// See [`open`](Self::open).
     pub fn open_within(root: impl AsRef<Path>, limits: Limits) -> Result<Self> {
         let root = root.as_ref().to_owned();
+        let own = Arc::new(OwnFolder::of(&root));
+        check_metadata(&own, &root.join("meta"), META_DEPTH)?;
         let info = Info::read(&root.join("meta/info.json"), &limits)?;
         let tasks = locations::tasks(&root, &info, &limits)?;
         let locations = locations::find(&root, &info, &limits)?;
-        let videos = OpenVideos { cache: FrameCache::shared(), open: Mutex::default() };
-        Ok(Self { root, limits, info, tasks, locations, videos })
+        let videos = OpenVideos { cache: FrameCache::shared(), open: Mutex::default(), own: own.clone() };
+        Ok(Self { root, limits, info, tasks, locations, videos, own })
     }
 
     /// The same with a cache of its own for the frames of its videos.
     #[must_use]
     pub fn with_frame_cache(self, cache: Arc<FrameCache>) -> Self {
-        Self { videos: OpenVideos { cache, open: Mutex::default() }, ..self }
+        let own = self.own.clone();
+        Self { videos: OpenVideos { cache, open: Mutex::default(), own }, ..self }
     }
 
     /// Its folder.
@@ -120,7 +129,7 @@ impl Dataset {
     /// declares.
     pub fn read(&self, episode: usize) -> Result<Episode> {
         let location = self.location(episode)?;
-        self.read_from(&Table::open(&location.file)?, location)
+        self.read_from(&self.table(&location.file)?, location)
     }
 
     /// Reads one episode, counted from 0, but for the frames of its videos: those are decoded when they are asked for.
@@ -129,7 +138,13 @@ impl Dataset {
     /// As [`read`](Self::read); damage inside a video's frames is found when one is asked for.
     pub fn read_filmed(&self, episode: usize) -> Result<FilmedEpisode> {
         let location = self.location(episode)?;
-        self.reader(&Table::open(&location.file)?, location).read_filmed()
+        self.reader(&self.table(&location.file)?, location).read_filmed()
+    }
+
+    /// A data file, which lies in the dataset's folder.
+    fn table(&self, file: &Path) -> Result<Table> {
+        check_inside(&self.own, file)?;
+        Table::open(file)
     }
 
     fn location(&self, episode: usize) -> Result<&EpisodeLocation> {
@@ -151,7 +166,11 @@ impl Dataset {
         let features = self.info.features.iter().filter(|feature| feature.is_video());
         let first = |(at, feature): (usize, &Feature)| {
             let location = self.locations.first()?.videos.get(at)?;
-            let opened = Video::open(&location.file).and_then(|video| Ok((video.codec(), video.decoder()?)));
+            let open = || match self.own.is_outside(&location.file) {
+                true => Err(VideoError::Outside),
+                false => Video::open(&location.file),
+            };
+            let opened = open().and_then(|video| Ok((video.codec(), video.decoder()?)));
             let named = opened.map(|(codec, decoder)| (feature.name.clone(), codec, decoder));
             Some(named.in_column(&location.file, &feature.name))
         };
@@ -186,7 +205,7 @@ impl Episodes<'_> {
         let current = self.file.take().filter(|(path, _)| *path == location.file);
         let (_, table) = match current {
             Some(current) => self.file.insert(current),
-            None => self.file.insert((location.file.clone(), Table::open(&location.file)?)),
+            None => self.file.insert((location.file.clone(), self.dataset.table(&location.file)?)),
         };
         self.dataset.read_from(table, location)
     }
@@ -204,6 +223,28 @@ impl Iterator for Episodes<'_> {
     fn size_hint(&self) -> (usize, Option<usize>) {
         let left = self.dataset.locations.len() - self.next;
         (left, Some(left))
+    }
+}
+
+/// Folders below `meta/` that are looked into.
+const META_DEPTH: usize = 3;
+
+/// No file of the metadata is a link that leads elsewhere.
+fn check_metadata(own: &OwnFolder, folder: &Path, depth: usize) -> Result<()> {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        check_inside(own, &path)?;
+        if depth > 0 && path.is_dir() {
+            check_metadata(own, &path, depth - 1)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_inside(own: &OwnFolder, file: &Path) -> Result<()> {
+    match own.is_outside(file) {
+        true => Err(LeRobotError::new(file, Problem::Outside)),
+        false => Ok(()),
     }
 }
 

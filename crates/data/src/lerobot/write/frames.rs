@@ -19,7 +19,10 @@ use crate::episode::Episode;
 use crate::lerobot::error::Problem;
 use crate::lerobot::feature::{Feature, default_features};
 use crate::lerobot::table::{Column, Values};
+use crate::lerobot::{INTERVENTION, intervention};
 
+/// A person had taken over, in lerobot's words.
+const INTERVENED: &str = "complementary_info.is_intervention";
 /// Images that are decoded before they are encoded together.
 const IMAGES_AT_ONCE: usize = 64;
 
@@ -67,7 +70,7 @@ fn rlinf_features(episode: &Episode) -> Vec<Feature> {
             all.push(Feature::numbers(name, "float32", width));
         }
     }
-    for name in ["done", "is_success", "intervene_flag"] {
+    for name in ["done", "is_success", INTERVENTION] {
         all.push(Feature::numbers(name, "bool", 1));
     }
     all.push(Feature::numbers("segment_id", "uint8", 1));
@@ -91,6 +94,9 @@ fn lerobot_features(source: &SourceEpisode<'_>) -> Vec<Feature> {
         KnownSuccess::Steps => flag("next.success", "bool"),
         KnownSuccess::Episode => flag("is_success", "bool"),
         KnownSuccess::Nothing => {}
+    }
+    if source.episode.timesteps.iter().any(|timestep| intervention(&timestep.facts).is_some()) {
+        flag(INTERVENED, "bool");
     }
     ["next.done", "next.terminated", "next.truncated"].into_iter().for_each(|name| flag(name, "bool"));
     all
@@ -170,7 +176,7 @@ fn numbers(episode: &Episode, indices: EpisodeIndices, fps: f64, name: &str) -> 
         "actions" | "action" => Values::F32(episode.actions.concat()),
         "done" | "next.done" => Values::Bool((1..=frames).map(|frame| frame == frames).collect()),
         "is_success" => Values::Bool(vec![episode.success; frames]),
-        "intervene_flag" => Values::Bool(facts("intervene_flag").map(|value| value != 0.0).collect()),
+        INTERVENTION | INTERVENED => flags(&|timestep| intervention(&timestep.facts) == Some(true)),
         "segment_id" => Values::U8(facts("segment_id").map(|value| i32::from(value as u8)).collect()),
         "timestamp" => Values::F32((0..frames).map(|frame| (frame as f64 / fps) as f32).collect()),
         "frame_index" => count(0),

@@ -1,21 +1,18 @@
 //! The process with the robot in it.
 
-use std::fs::File;
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use plaudit_core::Frames;
+use plaudit_pyprocess::{
+    Answer, Connection, Failure, LayoutBuilder, NoAnswer, Opened, Region, SharedMemory, parse,
+};
 
 use super::{PythonRobotReading, PythonRobotSettings, PythonRobotSpec, PythonTeleopEvents, RobotDescription};
 use crate::bridge::error::{BridgeError, During};
-use crate::bridge::layout::{LayoutBuilder, Region};
-use crate::bridge::link::{Answer, Link, NoAnswer, parse};
-use crate::bridge::process::Process;
-use crate::bridge::shared::{SharedMemory, memory_file};
 use crate::memory;
 
-/// The program that Python runs.
-const PROGRAM: &str = concat!(include_str!("../link.py"), include_str!("child.py"));
+/// What Python runs, after what every program of the bridge starts with.
+const CHILD: &str = include_str!("child.py");
 
 /// A robot that a Python process is connected to.
 #[derive(Debug)]
@@ -27,9 +24,7 @@ pub struct PythonRobot {
 
 #[derive(Debug)]
 struct Running {
-    // Dropped in this order: the closed socket asks the process to disconnect before it is waited for.
-    link: Link,
-    process: Process,
+    connection: Connection,
     memory: SharedMemory,
     regions: Regions,
     /// What the process was asked and has not answered, and since when.
@@ -67,7 +62,7 @@ impl PythonRobot {
 
     /// The number of the process, for those who watch it from outside.
     pub fn process_id(&self) -> Option<u32> {
-        self.running.as_ref().map(|running| running.process.id())
+        self.running.as_ref().map(|running| running.connection.id())
     }
 
     /// Replaces the process by a fresh one, which connects anew.
@@ -130,7 +125,7 @@ impl PythonRobot {
         let letter = if during == During::Act { b'a' } else { b'o' };
         let running = self.running()?;
         running.pending = Some((during, Instant::now()));
-        match running.link.send(&[letter, 0]) {
+        match running.connection.send(&[letter, 0]) {
             Ok(()) => Ok(()),
             Err(failure) => Err(self.lost(failure, during)),
         }
@@ -142,15 +137,14 @@ impl PythonRobot {
         let running = self.running()?;
         let Some((during, asked)) = running.pending else { return Ok(None) };
         let left = deadline.saturating_duration_since(Instant::now());
-        let process = &mut running.process;
-        match running.link.answer(left, || process.ended().is_none()) {
+        match running.connection.answer(left) {
             Ok(Answer::Done) => {
                 running.pending = None;
                 Ok(Some((during, asked)))
             }
             Ok(Answer::Error(error)) => {
                 running.pending = None;
-                Err(error.into_error(self.settings.id(), during))
+                Err(BridgeError::reported(error, self.settings.id().into(), during))
             }
             Err(NoAnswer::TimedOut) if asked.elapsed() < hang => {
                 Err(BridgeError::Late { id: self.settings.id().into(), during, waited: asked.elapsed() })
@@ -165,7 +159,7 @@ impl PythonRobot {
     /// Ends the process that failed, and says what is known about it.
     fn lost(&mut self, failure: NoAnswer, during: During) -> BridgeError {
         match self.running.take() {
-            Some(mut running) => explain(failure, &self.settings, during, &mut running.process),
+            Some(mut running) => failed(running.connection.lost(failure), &self.settings, during),
             None => BridgeError::Disconnected { id: self.settings.id().into() },
         }
     }
@@ -188,49 +182,22 @@ impl PythonRobot {
 
 impl Running {
     fn start(settings: &PythonRobotSettings) -> Result<(Self, PythonRobotSpec), BridgeError> {
-        let io = |what| move |source| BridgeError::Io { what, source };
-        let (ours, theirs) = UnixStream::pair().map_err(io("cannot make a socket"))?;
-        let file = File::from(memory_file().map_err(io("cannot make shared memory"))?);
-        let output = file.try_clone().map_err(io("cannot share memory"))?;
-        let mut process = Process::start(&settings.python, theirs.into(), output.into())
-            .map_err(|source| BridgeError::Interpreter { python: settings.python.clone(), source })?;
         let limit = Duration::from_secs_f64(settings.start_timeout_secs);
-        let mut link = Link::new(ours, limit, Duration::ZERO).map_err(io("cannot set up a socket"))?;
-        let failed = |failure, process: &mut Process| Err(explain(failure, settings, During::Start, process));
-        let sent = link.send_message(PROGRAM.as_bytes());
-        let sent = sent.and_then(|()| link.send_json(&settings.message()));
-        // A process that could not even read this has more to say than that its socket is closed.
-        let description: RobotDescription = match (link.answer(limit, || process.ended().is_none()), sent) {
-            (Ok(Answer::Description(body)), Ok(())) => match parse(&body) {
-                Ok(description) => description,
-                Err(failure) => return failed(failure, &mut process),
-            },
-            (Ok(Answer::Error(error)), _) => return Err(error.into_error(settings.id(), During::Start)),
-            (Ok(_), _) => return failed(NoAnswer::InvalidMessage("no description".into()), &mut process),
-            (Err(failure), _) => return failed(failure, &mut process),
-        };
-        let spec = match description.spec() {
-            Ok(spec) => spec,
-            Err(words) => return failed(NoAnswer::InvalidMessage(words), &mut process),
-        };
+        let failed = |failure| failed(failure, settings, During::Start);
+        let program = [plaudit_pyprocess::LINK, CHILD].concat();
+        let opened = Connection::open(&settings.python, &program, &settings.message(), limit, Duration::ZERO);
+        let Opened { mut connection, description, memory } = opened.map_err(failed)?;
+        let description: RobotDescription =
+            parse(&description).map_err(|why| failed(connection.lost(why)))?;
+        let spec = description.spec().map_err(|words| failed(connection.invalid(words)))?;
         let (regions, bytes, for_python) = lay_out(&spec);
         memory::check(1, 2 * bytes as u64).map_err(|error| BridgeError::TooLarge {
             id: settings.id().into(),
             message: error.to_string(),
         })?;
-        let memory = SharedMemory::map(&file, bytes).map_err(io("cannot map shared memory"))?;
-        let answer = link.send_json(&for_python);
-        match answer.and_then(|()| link.answer(limit, || process.ended().is_none())) {
-            Ok(Answer::Done) => {}
-            Ok(Answer::Error(error)) => return Err(error.into_error(settings.id(), During::Start)),
-            Ok(Answer::Description(_)) => {
-                return failed(NoAnswer::InvalidMessage("a second description".into()), &mut process);
-            }
-            Err(failure) => return failed(failure, &mut process),
-        }
-        link.limit_writes(Duration::from_secs_f64(settings.hang_secs))
-            .map_err(io("cannot set up a socket"))?;
-        Ok((Self { link, process, memory, regions, pending: None }, spec))
+        let memory = connection.share(&memory, bytes, &for_python, limit).map_err(failed)?;
+        connection.limit_writes(Duration::from_secs_f64(settings.hang_secs)).map_err(failed)?;
+        Ok((Self { connection, memory, regions, pending: None }, spec))
     }
 }
 
@@ -257,13 +224,8 @@ fn lay_out(spec: &PythonRobotSpec) -> (Regions, usize, serde_json::Value) {
     (regions, bytes, for_python)
 }
 
-/// Ends the process that gave no answer, and says what is known about it.
-fn explain(
-    failure: NoAnswer,
-    settings: &PythonRobotSettings,
-    during: During,
-    process: &mut Process,
-) -> BridgeError {
+/// What became of the process, in words.
+fn failed(failure: Failure, settings: &PythonRobotSettings, during: During) -> BridgeError {
     let secs = if during == During::Start { settings.start_timeout_secs } else { settings.hang_secs };
-    process.end_without_answer(failure, settings.id(), during, secs)
+    BridgeError::of(failure, &settings.python, settings.id(), during, secs)
 }

@@ -17,14 +17,20 @@ pub fn audit_file(model: &Path) -> PathBuf {
     model.with_extension("audit.json")
 }
 
-/// The result of a model's audit, if it was audited.
-pub(super) fn audit_of(model: &Path) -> Option<AuditedModel> {
+/// The file that an audit left beside a model, if it was audited.
+pub(crate) fn audit_beside(model: &Path) -> Option<PathBuf> {
     let file = match ModelLocation::find(model, None).ok()? {
         ModelLocation::VisionLanguage(judge) => JudgeCard::file_in(judge.own()),
         ModelLocation::Classifier(path) => ClassifierCheckpoint::locate(&path).ok()?,
+        ModelLocation::Custom(location) => location.card_file(),
         ModelLocation::Server(_) => return None,
     };
-    let text = std::fs::read_to_string(audit_file(&file)).ok()?;
+    Some(audit_file(&file)).filter(|audit| audit.is_file())
+}
+
+/// The result of a model's audit, if it was audited.
+pub(in crate::commands) fn audit_of(model: &Path) -> Option<AuditedModel> {
+    let text = std::fs::read_to_string(audit_beside(model)?).ok()?;
     let audit: Value = serde_json::from_str(&text).ok()?;
     let findings = audit["verdict"]["findings"].as_array()?.iter().filter_map(finding).collect();
     Some(AuditedModel {

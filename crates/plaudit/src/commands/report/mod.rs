@@ -8,12 +8,14 @@ use std::path::PathBuf;
 use clap::Args;
 use plaudit_view::{AuditedModel, ReportedRun, RunDir, report};
 
-use self::run_config::RunConfig;
 use crate::console;
 use crate::failure::Failure;
 use crate::output;
 
+pub(crate) use audited::audit_beside;
 pub use audited::audit_file;
+pub(in crate::commands) use audited::audit_of;
+pub(in crate::commands) use run_config::{RunConfig, words};
 
 /// Write an HTML report about a run, or compare several
 ///

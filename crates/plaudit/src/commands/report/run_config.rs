@@ -13,13 +13,13 @@ const PLACES_AND_SEEDS: [&str; 6] =
     ["seed", "log_path", "save_dir", "video_base_dir", "resume_dir", "debug_save_dir"];
 
 /// The config that a run kept; empty if it kept none.
-pub(super) struct RunConfig {
+pub(in crate::commands) struct RunConfig {
     tree: Option<Node>,
 }
 
 impl RunConfig {
     /// Reads the config of a run.
-    pub(super) fn of(run: &RunDir) -> Result<Self, Failure> {
+    pub(in crate::commands) fn of(run: &RunDir) -> Result<Self, Failure> {
         let path = run.config();
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
@@ -41,12 +41,12 @@ impl RunConfig {
     }
 
     /// The reward model that rewards the run.
-    pub(super) fn model(&self) -> Option<PathBuf> {
+    pub(in crate::commands) fn model(&self) -> Option<PathBuf> {
         self.is_learned().then(|| self.get("reward.model.model_path")?.as_str().map(PathBuf::from)).flatten()
     }
 
     /// Each term of the reward, and its weight, by the names that `reward/…` metrics have.
-    pub(super) fn reward(&self) -> RewardUsed {
+    pub(in crate::commands) fn reward(&self) -> RewardUsed {
         if self.tree.is_none() {
             return RewardUsed::default();
         }
@@ -69,12 +69,12 @@ impl RunConfig {
     }
 
     /// The environment that it is evaluated in.
-    pub(super) fn task(&self) -> Option<String> {
+    pub(in crate::commands) fn task(&self) -> Option<String> {
         self.get("env.eval.init_params.id").map(words)
     }
 
     /// Every key that tells experiments apart, with what it says.
-    pub(super) fn flat(&self) -> Vec<(String, String)> {
+    pub(in crate::commands) fn flat(&self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         if let Some(tree) = &self.tree {
             flatten(tree, "", &mut found);
@@ -110,7 +110,7 @@ fn flatten(node: &Node, path: &str, found: &mut Vec<(String, String)>) {
 }
 
 /// A value as it would be written.
-fn words(node: &Node) -> String {
+pub(in crate::commands) fn words(node: &Node) -> String {
     match &node.value {
         Value::Null => "null".into(),
         Value::Bool(value) => value.to_string(),

@@ -19,7 +19,7 @@ use plaudit_reward::audit::{
 };
 use plaudit_reward::card::ModelCard;
 use plaudit_reward::dataset::Frames;
-use plaudit_reward::open::{ModelLocation, OpenClassifier};
+use plaudit_reward::open::{ModelLocation, OpenFrameModel};
 use plaudit_reward::trend::JudgeFolder;
 use plaudit_view::write_atomically;
 
@@ -53,8 +53,8 @@ const MIN_ACCURACY: f64 = JudgeAuditSettings::DEFAULT.min_accuracy;
 ///
 /// Scores every frame of episodes the model has not seen, picks the threshold with a guaranteed false-alarm rate,
 /// fits the temperature that calibrates the scores, tries what fools the model, and says whether it should be used.
-/// Threshold and temperature are stored in the checkpoint; `reward eval` and `train` use them unless set otherwise. Where
-/// they cannot be stored (RLinf's files), it says what to write where.
+/// Threshold and temperature are stored in the checkpoint (of a model of one's own making, in the JSON file beside it); `reward
+/// eval` and `train` use them unless set otherwise. Where they cannot be stored (RLinf's files), it says what to write where.
 ///
 /// A vision-language judge is audited on windows of `plaudit dataset windows`: what it calls better, worse and unclear, how
 /// calibrated its probabilities are, whether it agrees with the environment's own progress, and whether it reacts to what happens.
@@ -74,7 +74,8 @@ const MIN_ACCURACY: f64 = JudgeAuditSettings::DEFAULT.min_accuracy;
 Exit codes: 0 the model passes, 3 it does not (the page says why),
 1 the audit could not be done, 2 wrong use.")]
 pub struct AuditCommand {
-    /// A model: a run, a checkpoint folder, or a file; or a vision-language judge: a run, adapters, a Hugging Face folder
+    /// A model: a run, a checkpoint folder, or a file; one of one's own making: model.onnx, or my_reward.py:score; or a
+    /// vision-language judge: a run, adapters, a Hugging Face folder
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     /// Labelled episodes that the model has not learned from, or windows for a judge; of several, all together
@@ -140,17 +141,18 @@ impl AuditCommand {
     /// Does it.
     pub(super) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         self.refuse_odd_numbers()?;
-        match self.judge.locate(&self.model)? {
+        let location = self.judge.locate(&self.model)?;
+        match location {
             ModelLocation::VisionLanguage(judge) => return self.audit_judge(judge, verbosity),
             ModelLocation::Server(address) => return Err(only_served(&address)),
-            ModelLocation::Classifier(_) => {}
+            ModelLocation::Classifier(_) | ModelLocation::Custom(_) => {}
         }
         self.judge.refuse_for_classifier()?;
         refuse(&[("--min-accuracy", self.min_accuracy != MIN_ACCURACY)], "an image classifier")?;
-        let OpenClassifier { file, card, has_card: has_header, scorer, .. } =
-            self.preparation.open(&self.model, self.judge.device.choice(), verbosity)?;
+        let model =
+            self.preparation.open_frames(&self.model, location, self.judge.device.choice(), verbosity)?;
         let bar = ProgressBar::new("reward audit", verbosity);
-        let frames = self.frames(&card, &bar)?;
+        let frames = self.frames(&model.image_keys(), &bar)?;
         let folder = self.make_output()?;
         let rerendered = Rerendered::of(&frames);
         let regions = rerendered
@@ -163,18 +165,19 @@ impl AuditCommand {
             rules: Rules { bad_files: BadFiles::Stop, ..self.rules.rules() },
             regions: regions.as_ref().map(|regions| regions as _),
             on_progress: &|progress| show(&bar, progress),
-            ..Auditor::new(file.display().to_string(), &scorer, &card, &frames)
+            ..Auditor::new(model.name(), model.scorer(), model.known(), &frames)
         };
         let examination = auditor.examine().map_err(|error| self.failed(error))?;
         let conclude = |planned: Stored| {
-            let report = self.report(&examination, planned, (!has_header).then_some(&card))?;
+            let report = self.report(&examination, planned, without_header(&model))?;
             self.write_pages(&folder, &report, &frames)?;
             Ok::<_, Failure>(report)
         };
-        let mut report = conclude(self.planned(&file, has_header))?;
+        let file = model.card_file();
+        let mut report = conclude(self.planned(&file, without_header(&model).is_none()))?;
         // The pages first: a checkpoint that cannot be written must not cost an hour of work.
-        if let Err(error) = report.audit.store(&card) {
-            report = conclude(Stored::No { why: unwritable(&file, &error) })?;
+        if let Err(error) = model.store(&report.audit) {
+            report = conclude(Stored::No { why: unwritable(&file, error.as_ref()) })?;
         }
         drop(bar);
         self.print_result(&file, &folder, &report)?;
@@ -292,8 +295,8 @@ impl AuditCommand {
         }
     }
 
-    fn frames(&self, card: &ModelCard, bar: &ProgressBar) -> Result<Frames, Failure> {
-        let views = views(&card.settings.image_keys).map_err(|error| as_failure(&error))?;
+    fn frames(&self, image_keys: &[String], bar: &ProgressBar) -> Result<Frames, Failure> {
+        let views = views(image_keys).map_err(|error| as_failure(&error))?;
         let reader = FrameReader { views, rules: self.rules.rules(), bar };
         let frames = reader.all(&self.data).map_err(|error| as_failure(&error))?;
         if frames.is_empty() {
@@ -327,6 +330,14 @@ impl AuditCommand {
             Ok(()) => Stored::In { file: file.display().to_string() },
             Err(error) => Stored::No { why: unwritable(file, &error) },
         }
+    }
+}
+
+/// The card of a file that does not describe itself. What is said of a model of another making stands beside it.
+fn without_header(model: &OpenFrameModel) -> Option<&ModelCard> {
+    match model {
+        OpenFrameModel::Classifier(model) => (!model.has_card).then_some(&model.card),
+        OpenFrameModel::Custom(_) => None,
     }
 }
 

@@ -1,13 +1,14 @@
 //! The checkpoint of an image reward model, as commands open it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use plaudit_nn::classifier::ClassifierError;
 use plaudit_nn::gpu::GpuError;
 use plaudit_reward::audit::ConditionsError;
 use plaudit_reward::open::{
-    ClassifierCheckpoint, GivenNetwork, OpenClassifier, OpenError, SettingDifference, wrong_order,
+    ClassifierCheckpoint, GivenNetwork, ModelLocation, OpenClassifier, OpenError, OpenFrameModel,
+    OpenOptions, SettingDifference, wrong_order,
 };
 
 use super::data::views;
@@ -17,6 +18,7 @@ use crate::console;
 use crate::device::{DeviceChoice, GPU_HELP, GpuWork};
 use crate::failure::Failure;
 use crate::hints;
+use crate::interpreter;
 
 /// How frames are prepared for a model that does not say it.
 #[derive(Debug, Clone, Default, Args)]
@@ -33,6 +35,10 @@ pub(in crate::commands) struct PreparationArgs {
     /// main_images,extra_view_images [default: main_images]
     #[arg(long, value_name = "KEY,KEY", value_delimiter = ',')]
     image_keys: Option<Vec<String>>,
+    /// A function in Python (my_reward.py:score): the interpreter that runs it [default: the Python that plaudit is installed
+    /// in, or python3]
+    #[arg(long, value_name = "PATH")]
+    python: Option<PathBuf>,
 }
 
 fn side(text: &str) -> Result<usize, String> {
@@ -53,11 +59,12 @@ pub(in crate::commands) fn probability(text: &str) -> Result<f64, String> {
 
 impl PreparationArgs {
     /// The first of these flags that was given, for models that are no image classifiers.
-    pub(in crate::commands) fn given(&self) -> [(&'static str, bool); 3] {
+    pub(in crate::commands) fn given(&self) -> [(&'static str, bool); 4] {
         [
             ("--image-size", self.image_size.is_some()),
             ("--normalize", self.normalize.is_some()),
             ("--image-keys", self.image_keys.is_some()),
+            ("--python", self.python.is_some()),
         ]
     }
 
@@ -75,6 +82,38 @@ impl PreparationArgs {
         Ok(GivenNetwork { image_size, normalize: self.normalize, image_keys, ..GivenNetwork::default() })
     }
 
+    /// The model that scores frames at a location: an image classifier, or one of one's own making. Other kinds are the
+    /// caller's, who has words for them.
+    pub(in crate::commands) fn open_frames(
+        &self,
+        path: &Path,
+        location: ModelLocation,
+        choice: DeviceChoice,
+        verbosity: Verbosity,
+    ) -> Result<OpenFrameModel, Failure> {
+        let ModelLocation::Custom(location) = location else {
+            return Ok(OpenFrameModel::Classifier(Box::new(self.open(path, choice, verbosity)?)));
+        };
+        let file_says =
+            [("--image-size", self.image_size.is_some()), ("--normalize", self.normalize.is_some())];
+        if let Some((flag, _)) = file_says.iter().find(|(_, given)| *given) {
+            let message = format!("{flag} means nothing for {}", location.kind());
+            let help =
+                format!("write it into {}, as docs/own-models.md says", location.card_file().display());
+            return Err(Failure::usage(message, help));
+        }
+        let options = OpenOptions {
+            network: self.given_network()?,
+            python: self.python.clone().unwrap_or_else(interpreter::default),
+            ..OpenOptions::default()
+        };
+        let model = OpenFrameModel::open_custom(location, &options).map_err(unopened)?;
+        if let Some(text) = model.assumed() {
+            console::notices(&[Notice { text }], verbosity);
+        }
+        Ok(model)
+    }
+
     /// The image classifier in a checkpoint. What is assumed about one without a card is said once.
     pub(in crate::commands) fn open(
         &self,
@@ -82,6 +121,10 @@ impl PreparationArgs {
         choice: DeviceChoice,
         verbosity: Verbosity,
     ) -> Result<OpenClassifier, Failure> {
+        if self.python.is_some() {
+            let message = "--python means nothing for an image classifier: it runs functions in Python";
+            return Err(Failure::usage(message, None));
+        }
         let given = self.given_network()?;
         let device = choice.resolve(GpuWork::Classifier).map_err(no_gpu)?;
         let opened = ClassifierCheckpoint::read(path).and_then(|found| found.open(&given, device));
@@ -120,6 +163,11 @@ pub(in crate::commands) fn unopened(error: OpenError) -> Failure {
             let help = hints::join([hints::about(&error), Some(help.into())]);
             Failure::usage(error, help)
         }
+        OpenError::Custom(error) => {
+            let help = hints::about(&error)
+                .unwrap_or_else(|| "docs/own-models.md says what such a model must be".into());
+            Failure::usage(error, help)
+        }
         OpenError::Endpoint(error) => Failure::usage(error, "start it, or correct the address".to_string()),
     }
 }
@@ -135,8 +183,11 @@ pub(in crate::commands) fn only_served(address: &str) -> Failure {
     Failure::usage(message, "give the model that it serves".to_string())
 }
 
-/// A model and a network that do not fit each other.
+/// A model and a network that do not fit each other, or a model of one's own making that failed.
 pub(in crate::commands) fn unfit(model: &Path, error: &ClassifierError) -> Failure {
+    if let ClassifierError::Custom(error) = error {
+        return Failure::runtime(error, hints::about(error.as_ref()));
+    }
     let help = match error.is_device_error() {
         true => GPU_HELP,
         false => {

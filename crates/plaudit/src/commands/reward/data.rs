@@ -68,7 +68,7 @@ impl FrameReader<'_> {
 }
 
 /// The views that a list of keys names; the main camera where it names none.
-pub(super) fn views(keys: &[String]) -> Result<Vec<ViewKey>, DatasetError> {
+pub(in crate::commands) fn views(keys: &[String]) -> Result<Vec<ViewKey>, DatasetError> {
     if keys.is_empty() {
         return Ok(vec!["main_images".parse()?]);
     }
@@ -227,7 +227,7 @@ fn problem(loaded: &LoadedConfig, key: &str, error: &DatasetError) -> Failure {
 }
 
 /// Trouble with data, in words that fit a command which takes cameras from the model.
-pub(super) fn as_failure(error: &DatasetError) -> Failure {
+pub(in crate::commands) fn as_failure(error: &DatasetError) -> Failure {
     let help = hints::about_data(error, AskedBy::Model);
     let about_cameras = "the model looks through these cameras; give data that has them";
     Failure::usage(error, help.or_else(|| is_about_cameras(error).then(|| about_cameras.into())))

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use plaudit_core::Seed;
 use plaudit_reward::audit::{conditioned, logits, score_of};
-use plaudit_reward::card::ModelCard;
 use plaudit_reward::dataset::Frames;
 use plaudit_reward::images::{Mistakes, ScoreCurve, curves};
 use plaudit_reward::metrics::{Confusion, Metrics, ProgressIntervals, ProgressMetrics};
-use plaudit_reward::open::{ModelLocation, OpenClassifier};
+use plaudit_reward::open::ModelLocation;
 use plaudit_reward::train::{Evaluation, episode_scores};
 
 use super::audit::interval;
@@ -52,7 +51,8 @@ use crate::progress::{ProgressBar, ProgressUpdate};
       --threshold 0.6
   plaudit reward eval reward_model.safetensors store --json")]
 pub struct Eval {
-    /// A model: a run, a checkpoint folder, or a file; or a vision-language judge: a run, adapters, a Hugging Face folder
+    /// A model: a run, a checkpoint folder, or a file; one of one's own making: model.onnx, or my_reward.py:score; or a
+    /// vision-language judge: a run, adapters, a Hugging Face folder
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     /// Labelled frames: a .pt, a folder of episodes, or a store; for a judge, windows: a folder or a segments.jsonl. Of
@@ -92,7 +92,8 @@ const BATCH: usize = 256;
 impl Eval {
     /// Does it.
     pub(super) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
-        match self.judge.locate(&self.model)? {
+        let location = self.judge.locate(&self.model)?;
+        match location {
             ModelLocation::VisionLanguage(judge) => {
                 let flags = [("--threshold", self.threshold.is_some())];
                 refuse(&[&flags[..], &self.preparation.given()].concat(), "a vision-language judge")?;
@@ -106,39 +107,41 @@ impl Eval {
                 refuse(&self.rules.given(), "a vision-language judge")?;
                 JudgeEvalRun { judge, asked, data: &self.data, output, json: self.json }.run(verbosity)
             }
-            ModelLocation::Classifier(_) => self.measure_classifier(verbosity),
+            ModelLocation::Classifier(_) | ModelLocation::Custom(_) => {
+                self.measure_frames(location, verbosity)
+            }
             ModelLocation::Server(address) => Err(only_served(&address)),
         }
     }
 
-    fn measure_classifier(&self, verbosity: Verbosity) -> Result<(), Failure> {
+    fn measure_frames(&self, location: ModelLocation, verbosity: Verbosity) -> Result<(), Failure> {
         self.judge.refuse_for_classifier()?;
         refuse(&[("--readout", !self.episodes.readout.is_empty())], "an image classifier")?;
-        let OpenClassifier { card, scorer, .. } =
-            self.preparation.open(&self.model, self.judge.device.choice(), verbosity)?;
-        let frames = self.frames(&card, verbosity)?;
-        if let Some(notice) = resized(&card, &frames).filter(|_| !verbosity.quiet) {
+        let model =
+            self.preparation.open_frames(&self.model, location, self.judge.device.choice(), verbosity)?;
+        let card = model.known();
+        let frames = self.frames(&model.image_keys(), verbosity)?;
+        if let Some(notice) =
+            model.image_size().and_then(|size| resized(size, &frames)).filter(|_| !verbosity.quiet)
+        {
             console::eprintln(&format!("note: {notice}"));
         }
         let threshold = self.threshold.or(card.threshold).unwrap_or(0.5);
         let bar = ProgressBar::new("reward eval", verbosity);
         let on_progress =
             |done, total| bar.show(ProgressUpdate { what: "scoring", unit: "frames", done, total });
-        let logits =
-            logits(&scorer, &frames, BATCH, &on_progress).map_err(|error| unfit(&self.model, &error))?;
+        let logits = logits(model.scorer(), &frames, BATCH, &on_progress)
+            .map_err(|error| unfit(&self.model, &error))?;
         drop(bar);
-        let logits =
-            conditioned(&frames, card.conditions.as_ref(), logits).map_err(|error| without_states(&error))?;
-        let scores: Vec<f64> =
-            logits.iter().map(|logit| score_of(*logit as f32, card.temperature())).collect();
+        let logits = conditioned(&frames, card.conditions, logits).map_err(|error| without_states(&error))?;
+        let scores: Vec<f64> = logits.iter().map(|logit| score_of(*logit as f32, card.temperature)).collect();
         if scores.iter().any(|score| !score.is_finite()) {
             let message =
                 format!("{} gives scores that are no numbers; its weights are broken", self.model.display());
             return Err(Failure::runtime(message, "give an earlier checkpoint".to_string()));
         }
         let truth = frames.labels();
-        let tempered: Vec<f32> =
-            logits.iter().map(|logit| *logit as f32 / card.temperature() as f32).collect();
+        let tempered: Vec<f32> = logits.iter().map(|logit| *logit as f32 / card.temperature as f32).collect();
         let evaluation = Evaluation::of(&tempered, &truth).at(&truth, threshold);
         // Decisions are those of a reward with these scores.
         let metrics =
@@ -165,8 +168,8 @@ impl Eval {
         console::print(&format!("{page}{progress}  written to   {}\n", folder.display()))
     }
 
-    fn frames(&self, card: &ModelCard, verbosity: Verbosity) -> Result<Frames, Failure> {
-        let views = views(&card.settings.image_keys).map_err(|error| as_failure(&error))?;
+    fn frames(&self, image_keys: &[String], verbosity: Verbosity) -> Result<Frames, Failure> {
+        let views = views(image_keys).map_err(|error| as_failure(&error))?;
         let bar = ProgressBar::new("reward eval", verbosity);
         let reader = FrameReader { views, rules: self.rules.rules(), bar: &bar };
         let frames = reader.all(&self.data).map_err(|error| as_failure(&error))?;
@@ -181,8 +184,7 @@ impl Eval {
 }
 
 /// A notice where images are not of the model's size.
-fn resized(card: &ModelCard, frames: &Frames) -> Option<String> {
-    let [_, height, width] = card.settings.image_size;
+fn resized([height, width]: [usize; 2], frames: &Frames) -> Option<String> {
     let other = frames.shapes().iter().find(|shape| (shape.height, shape.width) != (height, width))?;
     let (from_height, from_width) = (other.height, other.width);
     Some(format!(

@@ -89,6 +89,10 @@ impl Export {
 fn refuse_other_kinds(path: &Path) -> Result<(), Failure> {
     match ModelLocation::find(path, None) {
         Ok(ModelLocation::Classifier(_)) => Ok(()),
+        Ok(ModelLocation::Custom(location)) => {
+            let message = format!("{location} is {}, and none of plaudit's own", location.kind());
+            Err(Failure::usage(message, "only models that plaudit trained are exported".to_string()))
+        }
         Ok(ModelLocation::Server(address)) => Err(only_served(&address)),
         Ok(ModelLocation::VisionLanguage(_)) => {
             let message = format!("{} is a vision-language model", path.display());

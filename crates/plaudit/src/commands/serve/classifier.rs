@@ -8,11 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plaudit_core::Score;
-use plaudit_nn::classifier::Scorer;
 use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
+use plaudit_reward::custom::ImageScorer;
 use plaudit_reward::dataset::ViewKey;
 use plaudit_reward::endpoint::IMAGE_CLASSIFIER;
-use plaudit_reward::open::OpenClassifier;
+use plaudit_reward::open::{ModelLocation, OpenFrameModel};
 use plaudit_serve::{
     Answer, AnswerResult, ApiError, Asked, Chat, ChatAnswer, ChatChoice, Cost, FrameBlock, Image, Model,
     ModelInfo, Question, Scores, TextPiece,
@@ -30,7 +30,11 @@ const DEFAULT_THRESHOLD: f32 = 0.5;
 /// A classifier that is served.
 pub(super) struct ServedClassifier {
     info: ModelInfo,
-    scorer: Scorer,
+    scorer: Arc<dyn ImageScorer>,
+    /// Its views, by their names.
+    image_keys: Vec<String>,
+    /// What it is, in words.
+    kind: String,
     views: usize,
     /// How many cameras its views are of.
     cameras: usize,
@@ -40,35 +44,50 @@ pub(super) struct ServedClassifier {
     temperature: f64,
 }
 
-/// The model in a checkpoint.
-pub(super) fn open(path: &Path, options: &ServeOptions) -> Result<Arc<ServedClassifier>, Failure> {
-    let model = options.preparation.open(path, options.device, options.verbosity)?;
+/// A model that scores frames, in a checkpoint or of another making.
+pub(super) fn open(
+    path: &Path,
+    location: ModelLocation,
+    options: &ServeOptions,
+) -> Result<Arc<ServedClassifier>, Failure> {
+    let model = options.preparation.open_frames(path, location, options.device, options.verbosity)?;
+    let (capabilities, known, image_keys) = (model.capabilities(), model.known(), model.image_keys());
     let fingerprint = model.fingerprint().map_err(|error| Failure::runtime(error, None))?;
-    let capabilities = model.capabilities();
-    let OpenClassifier { card, scorer, .. } = model;
-    let settings = scorer.settings();
-    let threshold = options.threshold.or(card.threshold).map(|threshold| threshold as f32);
-    let [_, height, width] = settings.image_size;
+    let threshold = options.threshold.or(known.threshold).map(|threshold| threshold as f32);
+    let temperature = known.temperature;
     // A run that is rewarded from here goes by these: which frames to send, from which score on it is success, and that it
     // is still the same model after a restart.
-    let own = json!({
+    let mut own = json!({
         "kind": IMAGE_CLASSIFIER,
-        "arch": settings.arch.name(),
-        "image_size": [height, width],
+        "image_size": model.image_size(),
         "threshold": threshold,
-        "normalize": settings.normalize,
         "sha256": fingerprint,
     });
+    let (kind, scorer): (_, Arc<dyn ImageScorer>) = match model {
+        OpenFrameModel::Classifier(model) => {
+            let settings = model.scorer.settings();
+            own["arch"] = settings.arch.name().into();
+            own["normalize"] = settings.normalize.into();
+            let [_, height, width] = settings.image_size;
+            (format!("an image classifier of {height}x{width} images"), Arc::new(model.scorer))
+        }
+        OpenFrameModel::Custom(model) => {
+            own["arch"] = "custom".into();
+            (format!("{} that scores images", model.location.kind()), model.scorer)
+        }
+    };
     let details = details(&capabilities, own);
-    let (cameras, view_sources) = view_sources(&settings.image_keys);
+    let (cameras, view_sources) = view_sources(&image_keys);
     Ok(Arc::new(ServedClassifier {
         info: ModelInfo { name: options.name_for(path), details },
         views: view_sources.len(),
         cameras,
         view_sources,
         scorer,
+        image_keys,
+        kind,
         threshold: threshold.unwrap_or(DEFAULT_THRESHOLD),
-        temperature: card.temperature(),
+        temperature,
     }))
 }
 
@@ -92,13 +111,8 @@ fn view_sources(keys: &[String]) -> (usize, Vec<(usize, usize)>) {
 impl ServedClassifier {
     /// What it is, in a line.
     pub(super) fn described(&self) -> String {
-        let settings = self.scorer.settings();
-        let [_, height, width] = settings.image_size;
-        let views = settings.image_keys.join(", ");
-        format!(
-            "`{}`: an image classifier of {height}x{width} images ({views}), success above {:.3}",
-            self.info.name, self.threshold
-        )
+        let views = self.image_keys.join(", ");
+        format!("`{}`: {} ({views}), success above {:.3}", self.info.name, self.kind, self.threshold)
     }
 
     /// How many moments a block holds, if it is one this model can score.
@@ -110,7 +124,7 @@ impl ServedClassifier {
             _ => {
                 let views = self.views;
                 let shape = if views == 1 { "N,H,W,3".into() } else { format!("N,{views},H,W,3") };
-                let keys = self.scorer.settings().image_keys.join(", ");
+                let keys = self.image_keys.join(", ");
                 Err(ApiError::invalid(format!("this model sees {keys}: send frames of shape {shape}")))
             }
         }
@@ -141,7 +155,7 @@ impl ServedClassifier {
 
     /// The scores of moments, each given as the pixels of its views.
     fn scores(&self, moments: &[Vec<&[u8]>], height: usize, width: usize) -> Result<Vec<f32>, ApiError> {
-        let keys = &self.scorer.settings().image_keys;
+        let keys = &self.image_keys;
         let pixels: Vec<Vec<u8>> = (0..self.views)
             .map(|view| moments.iter().map(|moment| moment[view]).collect::<Vec<_>>().concat())
             .collect();

@@ -48,8 +48,8 @@ use crate::run::{interrupted, listen_for_interrupts};
   server = OpenAI(base_url='http://127.0.0.1:8000/v1', api_key='secret')
   server.models.list()")]
 pub struct Command {
-    /// Models: a run, a checkpoint folder or a file of `reward train` or `reward sft`, or the Hugging Face folder of a Qwen3-VL. Of
-    /// several, clients name the one they mean
+    /// Models: a run, a checkpoint folder or a file of `reward train` or `reward sft`, the Hugging Face folder of a Qwen3-VL, or
+    /// one of one's own making (model.onnx, my_reward.py:score). Of several, clients name the one they mean
     #[arg(value_name = "MODEL", required = true)]
     models: Vec<PathBuf>,
     /// The address to listen on; anything but this machine wants a token
@@ -278,7 +278,7 @@ impl Command {
                 let described = model.described();
                 Ok((model, described))
             }
-            ModelLocation::Classifier(path) => {
+            location @ (ModelLocation::Classifier(_) | ModelLocation::Custom(_)) => {
                 let flags = [
                     ("--lora", options.lora.is_some()),
                     ("--task", options.task.is_some()),
@@ -287,7 +287,7 @@ impl Command {
                     ("--cameras", options.cameras.is_some()),
                 ];
                 ServeOptions::refuse(&flags, "an image classifier")?;
-                let model = classifier::open(&path, options)?;
+                let model = classifier::open(path, location, options)?;
                 let described = model.described();
                 Ok((model, described))
             }

@@ -233,6 +233,8 @@ block! {
     InitParams as InitParamsWritten {
         /// The task: `PickCube-v1`, `CartPole-v1`, …
         id: Option<String> = None,
+        /// Python: a class without an id, as `module:Class` or `path/to/file.py:Class`; a function that makes one will do.
+        entry_point: Option<String> = None,
         /// How many environments; `total_num_envs` says the same.
         #[range(AT_LEAST_ONE)]
         num_envs: Option<usize> = None,

@@ -52,6 +52,8 @@ choice! {
         Resnet = "resnet",
         /// An image network that was trained on demonstrations to say how far the task is.
         Progress = "progress",
+        /// A model of one's own making that scores frames: an ONNX file, or a function in Python. See docs/own-models.md.
+        Custom = "custom",
         /// A vision-language model on the current frame.
         Vlm = "vlm",
         /// A vision-language model on a window of frames.
@@ -398,8 +400,11 @@ block! {
     RewardModelSettings as RewardModelSettingsWritten {
         /// What kind of model.
         model_type: RewardModelType = RewardModelType::Resnet,
-        /// Its weights: a file, a `best_model` folder, or a Hugging Face folder.
+        /// Its weights: a file, a `best_model` folder, or a Hugging Face folder. With `custom` an ONNX file (`model.onnx`) or a function
+        /// in a file of Python (`my_reward.py:score`).
         model_path: Option<String> = None,
+        /// Function in Python: the interpreter that runs it. Not set: the Python that plaudit is installed in, or else `python3`.
+        python: Option<String> = None,
         /// Precision of its arithmetic.
         precision: Precision = Precision::Fp32,
         /// Vision-language judge on a GPU: how many bits its weights have in memory.
@@ -581,11 +586,19 @@ block! {
 }
 
 impl RewardModelType {
-    /// Whether it is an image classifier or a network of progress, which scores frames, and not a vision-language model, which is asked in words.
+    /// Whether it is an image classifier, a network of progress or a model of one's own making, which scores frames, and not a vision-language model, which is asked in words.
     pub fn is_image_classifier(self) -> bool {
         match self {
-            Self::Resnet | Self::Progress => true,
+            Self::Resnet | Self::Progress | Self::Custom => true,
             Self::Vlm | Self::BufferedVlm => false,
+        }
+    }
+
+    /// Whether its network and its weights are not ours, so that it is asked and not trained.
+    pub fn is_custom(self) -> bool {
+        match self {
+            Self::Custom => true,
+            Self::Resnet | Self::Progress | Self::Vlm | Self::BufferedVlm => false,
         }
     }
 
@@ -593,7 +606,7 @@ impl RewardModelType {
     pub fn is_progress(self) -> bool {
         match self {
             Self::Progress => true,
-            Self::Resnet | Self::Vlm | Self::BufferedVlm => false,
+            Self::Resnet | Self::Custom | Self::Vlm | Self::BufferedVlm => false,
         }
     }
 
@@ -601,7 +614,7 @@ impl RewardModelType {
     pub fn scores_windows(self) -> bool {
         match self {
             Self::BufferedVlm => true,
-            Self::Resnet | Self::Progress | Self::Vlm => false,
+            Self::Resnet | Self::Progress | Self::Custom | Self::Vlm => false,
         }
     }
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 use plaudit_core::{End, Obs, RewardColumn, Segment, StepRow};
 use plaudit_env::EnvId;
 use plaudit_reward::SuccessThreshold;
+use plaudit_reward::custom::{CustomCard, CustomLocation};
 use plaudit_reward::open::ClassifierCheckpoint;
 use serde::Serialize;
 
@@ -231,6 +232,11 @@ pub(super) fn own_threshold(loaded: &LoadedConfig, term: &RewardTerm) -> Option<
     if term.source != TermSource::Model || !term.model.model_type.is_image_classifier() || is_served {
         return None;
     }
-    let checkpoint = ClassifierCheckpoint::read(Path::new(term.model.model_path.as_ref()?)).ok()?;
+    let path = Path::new(term.model.model_path.as_ref()?);
+    if term.model.model_type.is_custom() {
+        let card = CustomCard::beside(&CustomLocation::find(path)?).ok()?;
+        return card.threshold.map(|threshold| threshold as f32);
+    }
+    let checkpoint = ClassifierCheckpoint::read(path).ok()?;
     checkpoint.card?.threshold.map(|threshold| threshold as f32)
 }

@@ -26,6 +26,3 @@ class Reach(gymnasium.Env):
 
     def observation(self):
         return np.array([self.point, self.target], np.float32)
-
-
-gymnasium.register("Reach-v0", entry_point=Reach, max_episode_steps=50)

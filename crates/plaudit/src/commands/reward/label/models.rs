@@ -63,6 +63,11 @@ impl Opener<'_> {
         let location = ModelLocation::find(path, None).map_err(|error| unopened(error.into()))?;
         match location {
             ModelLocation::Classifier(_) => {}
+            ModelLocation::Custom(location) => {
+                let message = format!("{location} is {}, which is not trained here", location.kind());
+                let help = "give an image classifier of `plaudit reward train`: labels are for what learns from them";
+                return Err(Failure::usage(message, help.to_string()));
+            }
             ModelLocation::Server(address) => return Err(only_served(&address)),
             ModelLocation::VisionLanguage(_) => {
                 let message =

@@ -27,6 +27,22 @@ pub(super) struct WorkBudget {
     threads: usize,
 }
 
+/// What is computed of a question.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Work {
+    /// The longest answer, in tokens.
+    pub(super) new_tokens: usize,
+    /// Answers, which are found together.
+    pub(super) answers: usize,
+    /// How often the network goes over the question, one time after another.
+    pub(super) passes: usize,
+}
+
+impl Work {
+    /// One look, and nothing generated.
+    pub(super) const READ_ONCE: Self = Self { new_tokens: 0, answers: 1, passes: 1 };
+}
+
 impl WorkBudget {
     /// Measures the model's speed.
     pub(super) fn measure(model: &LocalVlm, most_seconds: f64) -> Result<Self, VlmError> {
@@ -52,14 +68,14 @@ impl WorkBudget {
         Ok(Self { positions, speed, most_seconds, threads })
     }
 
-    /// What questions cost whose answers have at most so many tokens; refused where it is too much.
+    /// What questions cost of which so much is computed; refused where it is too much.
     pub(super) fn cost(
         &self,
         model: &LocalVlm,
         asked: &[Conversation<'_>],
-        new_tokens: usize,
-        answers: usize,
+        work: Work,
     ) -> Result<Cost, ApiError> {
+        let Work { new_tokens, answers, passes } = work;
         let (mut bytes, mut operations, mut largest) = (0, 0.0, QuestionSize::default());
         for question in asked {
             self.check_text(question)?;
@@ -67,7 +83,7 @@ impl WorkBudget {
             self.check_tokens(size, new_tokens)?;
             let cost = model.config().cost(size, new_tokens, self.threads);
             bytes = cost.bytes.max(bytes);
-            operations += cost.operations * answers as f64;
+            operations += cost.operations * (answers * passes) as f64;
             if size.tokens > largest.tokens {
                 largest = size;
             }
@@ -90,12 +106,12 @@ impl WorkBudget {
 
     fn check_tokens(&self, size: QuestionSize, new_tokens: usize) -> Result<(), ApiError> {
         let QuestionSize { tokens, visual_tokens, .. } = size;
-        if tokens + new_tokens <= self.positions {
+        if tokens.saturating_add(new_tokens) <= self.positions {
             return Ok(());
         }
         Err(ApiError::too_large(format!(
-            "the question has {tokens} tokens, {visual_tokens} of them of images, and its answer up to {new_tokens}; the \
-             model takes {} in all",
+            "the question has {tokens} tokens, {visual_tokens} of them of images, and its answer up to {new_tokens} (max_tokens); \
+             the model takes {} in all",
             self.positions
         )))
     }

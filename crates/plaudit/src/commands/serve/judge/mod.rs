@@ -26,14 +26,14 @@ use plaudit_serve::{
 use serde_json::json;
 
 use self::as_tuned::{AskedAs, WindowQuestion};
-use self::budget::WorkBudget;
+use self::budget::{Work, WorkBudget};
 use super::super::reward::{no_gpu, unopened};
 use super::{ServeOptions, details};
 use crate::build::judge_device;
 use crate::failure::Failure;
 
-/// The longest answer.
-const MAX_NEW_TOKENS: usize = 128;
+/// The longest answer where a client does not say.
+const DEFAULT_NEW_TOKENS: usize = 128;
 
 /// A vision-language model that is served.
 pub(super) struct ServedVlm {
@@ -262,13 +262,29 @@ impl ServedVlm {
             return Err(ApiError::invalid(format!("n: there is one answer with {key}")));
         }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let firsts = self.model.processor().tokenizer().first_tokens(&words);
-        firsts.map(drop).map_err(|error| ApiError::invalid(format!("{key}: {error}")))
+        let checked = match options.label_logits.as_slice() {
+            [] => self.model.word_passes(&words).map(drop),
+            _ => self.model.processor().tokenizer().first_tokens(&words).map(drop),
+        };
+        checked.map_err(|error| ApiError::invalid(format!("{key}: {error}")))
+    }
+
+    /// What is computed of a chat.
+    fn work(&self, options: &ChatOptions) -> Result<Work, ApiError> {
+        match wanted(options) {
+            Wanted::Text => Ok(Work { new_tokens: new_tokens(options), answers: options.choices, passes: 1 }),
+            Wanted::Logits(_) => Ok(Work::READ_ONCE),
+            Wanted::Logprobs(words) => {
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                let passes = self.model.word_passes(&words).map_err(refused)?;
+                Ok(Work { passes, ..Work::READ_ONCE })
+            }
+        }
     }
 }
 
 fn new_tokens(options: &ChatOptions) -> usize {
-    options.max_tokens.unwrap_or(MAX_NEW_TOKENS).min(MAX_NEW_TOKENS)
+    options.max_tokens.unwrap_or(DEFAULT_NEW_TOKENS)
 }
 
 /// Whoever waits for the answers of a batch: rows are choices of questions.
@@ -325,13 +341,11 @@ impl Model for ServedVlm {
             Question::Chat(chat) => {
                 self.check_options(&chat.options)?;
                 let asked = [self.asked_as.conversation(chat)?];
-                let new_tokens = match wanted(&chat.options) {
-                    Wanted::Text => new_tokens(&chat.options),
-                    Wanted::Logits(_) | Wanted::Logprobs(_) => 0,
-                };
-                self.budget.cost(&self.model, &asked, new_tokens, chat.options.choices)
+                self.budget.cost(&self.model, &asked, self.work(&chat.options)?)
             }
-            Question::Score(block) => self.budget.cost(&self.model, &self.asked_as.block(block)?, 0, 1),
+            Question::Score(block) => {
+                self.budget.cost(&self.model, &self.asked_as.block(block)?, Work::READ_ONCE)
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use rustix::net::{RecvFlags, recv};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::error::PythonError;
+use super::failure::PythonError;
 
 /// The largest message that is accepted: far above any traceback or description.
 const MOST_BYTES: u32 = 16 << 20;
@@ -31,7 +31,7 @@ pub(super) struct Link {
 
 /// What the process answers.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub enum Answer {
     /// Done: the rest lies in shared memory.
     Done,
     /// A description, as JSON.
@@ -42,7 +42,7 @@ pub(super) enum Answer {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum NoAnswer {
+pub enum NoAnswer {
     /// The other side closed.
     Closed,
     /// It took too long.
@@ -144,7 +144,10 @@ impl Link {
 }
 
 /// Reads JSON of a known form.
-pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, NoAnswer> {
+///
+/// # Errors
+/// When it is of another.
+pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, NoAnswer> {
     serde_json::from_slice(body).map_err(|error| NoAnswer::InvalidMessage(error.to_string()))
 }
 

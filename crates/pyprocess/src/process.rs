@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use super::error::{BridgeError, During};
+use super::failure::Failure;
 use super::link::NoAnswer;
 use super::output::Output;
 
 /// Takes the real program from the socket that is standard input.
 const BOOT: &str = include_str!("boot.py");
-/// How long a process may take to close its environments when it is no longer needed.
+/// How long a process may take to end when it is no longer needed.
 const GRACE: Duration = Duration::from_secs(2);
 /// How long a hanging process may take to dump its traceback.
 const TRACEBACK_WAIT: Duration = Duration::from_millis(500);
@@ -108,31 +108,24 @@ impl Process {
         }
     }
 
-    /// Ends it, which gave no answer, and says what is known about it. `secs` is how long it could have taken.
-    pub(super) fn end_without_answer(
-        &mut self,
-        failure: NoAnswer,
-        id: &str,
-        during: During,
-        secs: f64,
-    ) -> BridgeError {
-        let id = id.to_owned();
+    /// Ends it, which gave no answer, and says what is known about it.
+    pub(super) fn end_without_answer(&mut self, failure: NoAnswer) -> Failure {
         match failure {
             NoAnswer::Closed => {
                 let how = self.end();
-                BridgeError::Died { id, during, how, output: self.output() }
+                Failure::Died { how, output: self.output() }
             }
             NoAnswer::TimedOut => {
                 self.dump_traceback_and_kill();
-                BridgeError::TimedOut { id, during, secs, output: self.output() }
+                Failure::TimedOut { output: self.output() }
             }
             NoAnswer::InvalidMessage(message) => {
                 self.kill();
-                BridgeError::InvalidMessage { id, during, message, output: self.output() }
+                Failure::InvalidMessage { message, output: self.output() }
             }
             NoAnswer::Io(source) => {
                 self.kill();
-                BridgeError::Io { what: "cannot communicate with the Python process", source }
+                Failure::Io { what: "cannot communicate with the Python process", source }
             }
         }
     }

@@ -92,13 +92,16 @@ def explain_crashes():
 def bring_in(name):
     """Imports a module by its name, or by its path when the name ends in `.py`."""
     if not name.endswith(".py"):
-        importlib.import_module(name)
-        return
+        return importlib.import_module(name)
     stem = os.path.splitext(os.path.basename(name))[0]
+    there = sys.modules.get(stem)
+    if getattr(there, "__file__", None) and os.path.abspath(there.__file__) == os.path.abspath(name):
+        return there
     spec = importlib.util.spec_from_file_location(stem, name)
     module = importlib.util.module_from_spec(spec)
     sys.modules[stem] = module
     spec.loader.exec_module(module)
+    return module
 
 
 def report_of(error, own):

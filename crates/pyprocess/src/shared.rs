@@ -16,7 +16,7 @@ pub(super) fn memory_file() -> io::Result<OwnedFd> {
 }
 
 /// A number that any bytes are.
-pub(super) trait Plain: Copy {}
+pub trait Plain: Copy {}
 impl Plain for u8 {}
 impl Plain for u32 {}
 impl Plain for f32 {}
@@ -24,7 +24,7 @@ impl Plain for f32 {}
 /// A memory file, mapped. The other process may write at any time, so nothing here is ever lent out:
 /// everything is copied in and out.
 #[derive(Debug)]
-pub(super) struct SharedMemory {
+pub struct SharedMemory {
     start: NonNull<u8>,
     bytes: usize,
 }
@@ -36,7 +36,7 @@ unsafe impl Send for SharedMemory {}
 impl SharedMemory {
     /// Gives `file` its size for good (the other process cannot cut it under our feet, which would end us
     /// with SIGBUS) and maps it.
-    pub(super) fn map(file: &File, bytes: usize) -> io::Result<Self> {
+    pub fn map(file: &File, bytes: usize) -> io::Result<Self> {
         ftruncate(file, bytes as u64)?;
         fcntl_add_seals(file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         // SAFETY: a new mapping at an address that the system chooses touches no memory of ours.
@@ -50,7 +50,7 @@ impl SharedMemory {
     }
 
     /// A copy of `range`, which must be within the mapping and hold whole numbers.
-    pub(super) fn read<T: Plain>(&self, range: Range<usize>) -> Vec<T> {
+    pub fn read<T: Plain>(&self, range: Range<usize>) -> Vec<T> {
         let count = self.count::<T>(&range);
         let mut values = Vec::with_capacity(count);
         // SAFETY: `count` checked that the source lies in the mapping and is aligned; the vector has room
@@ -67,7 +67,7 @@ impl SharedMemory {
     }
 
     /// Copies `values` to the place `range`, which must be within the mapping and have their size.
-    pub(super) fn write<T: Plain>(&mut self, range: Range<usize>, values: &[T]) {
+    pub fn write<T: Plain>(&mut self, range: Range<usize>, values: &[T]) {
         assert_eq!(self.count::<T>(&range), values.len(), "values that do not fit their place");
         // SAFETY: as in `read`, with source and target exchanged; `values` is ours alone to read.
         #[allow(unsafe_code)]
