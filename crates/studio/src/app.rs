@@ -6,6 +6,7 @@ use crate::error::StudioError;
 use crate::events::Events;
 use crate::folder::Folder;
 use crate::images::Images;
+use crate::labels::Labels;
 use crate::library::Library;
 use crate::scoring::Scoring;
 use crate::server::StudioSettings;
@@ -19,6 +20,7 @@ pub(crate) struct App {
     pub(crate) library: Arc<Library>,
     pub(crate) scoring: Arc<Scoring>,
     pub(crate) images: Images,
+    pub(crate) labels: Labels,
 }
 
 impl App {
@@ -28,9 +30,10 @@ impl App {
         let library = Arc::new(Library::new(folder.clone()));
         let StudioSettings { models, open_options, read_only, .. } = settings;
         let scoring = Arc::new(Scoring::new(folder.clone(), library.clone(), &models, open_options));
+        let labels = Labels::new(folder.clone(), read_only);
         library.start(&events)?;
         scoring.start(&events)?;
-        Ok(Arc::new(Self { folder, read_only, events, library, scoring, images: Images::default() }))
+        Ok(Arc::new(Self { folder, read_only, events, library, scoring, images: Images::default(), labels }))
     }
 
     /// Lets threads and streams end.

@@ -27,7 +27,12 @@ impl Tab {
         let process = Command::new(browser)
             .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-quic"])
             .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-            .args(["--disable-dev-shm-usage", "--no-proxy-server", "--hide-scrollbars", "--remote-debugging-port=0"])
+            .args([
+                "--disable-dev-shm-usage",
+                "--no-proxy-server",
+                "--hide-scrollbars",
+                "--remote-debugging-port=0",
+            ])
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg("about:blank")
             .stdin(Stdio::null())
@@ -102,7 +107,10 @@ impl Tab {
             &json!({"type": "keyDown", "key": key, "text": text, "windowsVirtualKeyCode": code}),
         );
         std::thread::sleep(time);
-        self.call("Input.dispatchKeyEvent", &json!({"type": "keyUp", "key": key, "windowsVirtualKeyCode": code}));
+        self.call(
+            "Input.dispatchKeyEvent",
+            &json!({"type": "keyUp", "key": key, "windowsVirtualKeyCode": code}),
+        );
     }
 
     pub(crate) fn key(&mut self, key: &str) {
@@ -112,7 +120,8 @@ impl Tab {
     /// Presses the mouse at one place and lets it go at another.
     pub(crate) fn drag(&mut self, from: (f64, f64), to: (f64, f64)) {
         for (kind, (x, y)) in [("mousePressed", from), ("mouseMoved", to), ("mouseReleased", to)] {
-            let event = json!({"type": kind, "x": x, "y": y, "button": "left", "buttons": 1, "clickCount": 1});
+            let event =
+                json!({"type": kind, "x": x, "y": y, "button": "left", "buttons": 1, "clickCount": 1});
             self.call("Input.dispatchMouseEvent", &event);
         }
     }
@@ -185,7 +194,9 @@ fn http_get(port: u16, path: &str) -> Option<String> {
     loop {
         let text = String::from_utf8_lossy(&reply).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+            let length = head
+                .lines()
+                .find_map(|line| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
             if length.is_some_and(|length: usize| body.len() >= length) {
                 return Some(body.to_string());
             }

@@ -20,6 +20,7 @@ use crate::error::StudioError;
 use crate::events::Events;
 use crate::folder::Folder;
 use crate::http::{Params, Refusal, encode};
+use crate::labels::LABELS_FOLDER;
 use crate::lru::Lru;
 
 /// Recordings that are kept open.
@@ -286,7 +287,8 @@ impl OpenEpisode {
 /// Whether a name is one that nobody means: hidden, or a build's.
 fn is_skipped(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.starts_with('.') || matches!(&*name, "target" | "node_modules" | "__pycache__" | "tensorboard")
+    name.starts_with('.')
+        || matches!(&*name, "target" | "node_modules" | "__pycache__" | "tensorboard" | LABELS_FOLDER)
 }
 
 impl EpisodeKey {
