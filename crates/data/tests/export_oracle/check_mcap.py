@@ -33,6 +33,11 @@ def main(path, frames):
                 image = Image.open(io.BytesIO(decoded.data))
                 image.load()
                 assert (image.format, decoded.format) == ("PNG", "png") and channel.topic.endswith(decoded.frame_id)
+            elif schema.name == "foxglove.PoseInFrame":
+                turned = decoded.pose.orientation
+                length = sum(part * part for part in (turned.x, turned.y, turned.z, turned.w))
+                assert abs(length - 1) < 1e-6 and decoded.frame_id == "base"
+                assert all(isinstance(getattr(decoded.pose.position, axis), float) for axis in "xyz")
             elif schema.name == "plaudit.Vector":
                 assert len(decoded.values) > 0
             elif schema.name == "plaudit.Flag":
@@ -53,7 +58,7 @@ def by_rerun(path):
         subprocess.run([rerun, "mcap", "convert", path, "-o", out], check=True, capture_output=True)
         said = subprocess.run([rerun, "rrd", "print", "-v", out], check=True, capture_output=True, text=True).stdout
         assert "/camera/main_images" in said and "EncodedImage" in said, said[:2000]
-        print("rerun: an EncodedImage at /camera/main_images")
+        print("rerun: an EncodedImage at /camera/main_images" + (", a pose" if "/pose/" in said else ""))
 
 
 main(sys.argv[1], int(sys.argv[2]))
