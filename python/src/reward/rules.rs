@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use plaudit_core::Score;
+use plaudit_reward::custom::ImageScorer;
 use plaudit_reward::dataset::ViewKey;
 use plaudit_reward::{
     CameraView, Classifier, FrameReward, FrameRewardModel, FrameStack, Guard, History, HistoryBuffer, Latch,

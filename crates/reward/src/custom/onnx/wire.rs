@@ -112,7 +112,7 @@ mod tests {
         assert!(!is_model(&[0x3a, 0xff, 0xff, 0xff, 0xff, 0x7f, 0]));
         // Graphs in attributes of nodes of graphs, without end.
         let mut nested = Vec::new();
-        for field in [6u8, 5, 1].iter().cycle().take(400) {
+        for field in [6u8, 5, 1].iter().cycle().take(399) {
             let mut around = vec![field << 3 | 2];
             let mut length = nested.len();
             while length >= 0x80 {
