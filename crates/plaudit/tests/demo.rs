@@ -39,6 +39,7 @@ fn a_demo_that_was_stopped_goes_on_with_the_stage_it_was_in() {
         "{printed}"
     );
     assert!(result.contains("62 % before") && result.contains("plaudit-demo/report.html"), "{result}");
+    assert!(result.contains("plaudit studio plaudit-demo\n"), "{result}");
     assert!(at.join("plaudit-demo/report.html").is_file());
     let again = plaudit(at, &["demo"]);
     assert_eq!(String::from_utf8_lossy(&again.stderr).matches("done before").count(), 10);

@@ -131,10 +131,12 @@ impl Command {
         let page = self.dir.join("report.html");
         console::print(&format!(
             "\nsuccess rate (simulator ground truth): {:.0} % before training with the learned reward, {:.0} % after\n\
-             the page about it: {}\n{}",
+             the page about it: {}\n\
+             episodes, models and runs in the browser: plaudit studio {}\n{}",
             100.0 * before,
             100.0 * after,
             page.display(),
+            quoted(&self.dir.display().to_string()),
             match began.elapsed().as_secs() {
                 0..3 => String::new(),
                 seconds => format!("that took {} min {:02} s\n", seconds / 60, seconds % 60),
