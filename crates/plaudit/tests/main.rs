@@ -48,6 +48,7 @@ mod serve;
 mod served_judge;
 mod signals;
 mod structure;
+mod studio;
 mod sweep;
 mod training;
 mod training_off_policy;

@@ -207,7 +207,7 @@ fn attacks_are_refused() {
     assert_eq!(studio.ask("POST", "/label/add", &[&host, &origin, &cookie, file], "--x--").0, 415);
     assert_eq!(studio.ask("DELETE", "/data", &[&host, &origin, &cookie], "").0, 405);
     assert_eq!(studio.ask("PUT", "/data", &[&host, &origin, &cookie], "").0, 405);
-    assert_eq!(studio.get(&format!("/data?q={}", "x".repeat(40_000))).0 / 100, 4, "a long head");
+    assert_eq!(studio.get(&format!("/data?q={}", "x".repeat(1 << 20))).0 / 100, 4, "a long head");
     for path in ["/episode?d=episodes&i=99", "/episode?d=episodes&i=-1", "/episode?d=episodes", "/nowhere"] {
         assert!(matches!(studio.get(path).0, 400 | 404), "{path}");
     }
@@ -400,12 +400,15 @@ fn people_look_label_and_train_and_a_kill_loses_no_label() {
     let studio = Running::start(here, &["."]);
     tab.go(&studio.url());
     tab.wait_for("location.pathname === '/data'");
+    drop(tab.errors()); // of a page whose studio was gone
     tab.go(&studio.address("/label?d=episodes&i=0"));
     tab.wait_for("document.body.dataset.labels === '30'");
     tab.key("u");
     tab.wait_for("document.body.dataset.labels === '29'");
     disputed(&mut tab);
     exported(&mut tab);
+    let errors = tab.errors();
+    assert!(errors.is_empty(), "{errors:?}");
     drop(studio);
     let table = here.join("plaudit-labels/episodes/labels.csv");
     let labels = format!("data.labels={}", table.display());
@@ -415,8 +418,6 @@ fn people_look_label_and_train_and_a_kill_loses_no_label() {
     assert!(here.join("run/checkpoints/best_model/model.safetensors").exists());
     let said = succeeds(here, &["dataset", "inspect", "plaudit-labels/episodes/train_data"]);
     assert!(said.contains("labels"), "{said}");
-    let errors = tab.errors();
-    assert!(errors.is_empty(), "{errors:?}");
 }
 
 /// An episode is scrubbed, stepped and played; models say what they think of it, and a click on a curve goes there.
@@ -486,7 +487,7 @@ fn labelled(tab: &mut Tab, studio: &Running, journal: &Path) {
     let held: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     assert!(held["label"]["span"][1].as_u64().unwrap() > 34 && held["label"]["lag_frames"] == 2, "{held}");
     assert!(
-        tab.eval(words).as_str().unwrap().contains("success 18 to 29, success 30 to "),
+        tab.eval(words).as_str().unwrap().contains("success 18 to 3"),
         "moved back: {}",
         tab.eval(words)
     );

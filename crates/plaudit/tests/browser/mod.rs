@@ -2,6 +2,8 @@
 
 #![allow(dead_code, clippy::print_stderr)] // not every test needs all of it, and one that is skipped says so
 
+pub(crate) mod devtools;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -63,6 +63,7 @@ documents! {
     start_lerobot: "docs/start/lerobot.md",
     start_robot: "docs/start/robot.md",
     store: "docs/store.md",
+    studio: "docs/studio.md",
     sweep: "docs/sweep.md",
     trend: "docs/trend.md",
     trend_sft: "docs/trend-sft.md",

@@ -90,6 +90,12 @@ pub(crate) const NOT_RUN: &[NotRun] = &[
         "WANDB_MODE=offline plaudit",
         "it needs wandb; loggers.rs runs it with a stand-in",
     ),
+    not_run("docs/studio.md", "ssh", "it needs another machine"),
+    not_run(
+        "docs/studio.md",
+        "plaudit reward train --data cube/episodes data.labels",
+        "labels are made in a browser; studio.rs makes some there and trains with them",
+    ),
     not_run("docs/loggers.md", "MLFLOW_TRACKING_URI=http", "it needs a server"),
     not_run("docs/mujoco.md", "", "it fetches packages, and builds with them"),
 ];

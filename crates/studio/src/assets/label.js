@@ -33,7 +33,8 @@
   const show = state => {
     shown = state;
     draw();
-    find('counts').textContent = `${state.labels} labels in ${state.episodes} episodes by ${who()}${state.whole ? `; this episode as a whole: ${state.whole}` : ''}`;
+    const many = (count, what) => `${count} ${what}${count === 1 ? '' : 's'}`;
+    find('counts').textContent = `${many(state.labels, 'label')} in ${many(state.episodes, 'episode')} by ${who()}${state.whole ? `; this episode as a whole: ${state.whole}` : ''}`;
     find('agreement').replaceChildren(...state.agreement.map(({ one, other, frames, same, kappa }) => {
       const line = document.createElement('p');
       line.textContent = `${one} and ${other}: ${same} of ${frames} frames alike, Cohen’s kappa ${kappa === null ? 'not defined' : kappa.toFixed(2)}`;

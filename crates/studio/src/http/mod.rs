@@ -6,4 +6,4 @@ mod request;
 
 pub(crate) use params::{Params, decode, encode};
 pub(crate) use reply::{Refusal, Reply, ReplyBody};
-pub(crate) use request::{BODY_BYTES, Request, receive};
+pub(crate) use request::{Request, receive};

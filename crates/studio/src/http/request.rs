@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{Params, Refusal, decode};
 
 /// The largest body of a request: forms alone are sent, and nobody can send a file.
-pub(crate) const BODY_BYTES: usize = 64 << 10;
+const BODY_BYTES: usize = 64 << 10;
 /// How long a client may take for it.
 const BODY_TIME: Duration = Duration::from_secs(5);
 

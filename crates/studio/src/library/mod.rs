@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use plaudit_data::recording::{Recording, Recordings};
 use serde_json::json;
 
-pub(crate) use episode::{EpisodeFlag, EpisodeRow, ItemRow};
+pub(crate) use episode::{EpisodeRow, ItemRow};
 
 use crate::error::StudioError;
 use crate::events::Events;
@@ -103,12 +103,15 @@ struct Found {
     preferred: Option<Arc<str>>,
 }
 
+/// Recordings by their dataset and item.
+type OpenItems = Lru<(Arc<str>, usize), Arc<Vec<Recording>>>;
+
 /// What is in the folder.
 pub(crate) struct Library {
     folder: Folder,
     found: Mutex<Found>,
     changed: Condvar,
-    opened: Mutex<Lru<(Arc<str>, usize), Arc<Vec<Recording>>>>,
+    opened: Mutex<OpenItems>,
     is_stopped: AtomicBool,
 }
 
@@ -168,6 +171,14 @@ impl Library {
     /// Reward models that lie in the folder.
     pub(crate) fn models(&self) -> Vec<PathBuf> {
         self.found().models.clone()
+    }
+
+    /// A reward model that was made here meanwhile.
+    pub(crate) fn add_model(&self, path: PathBuf) {
+        let mut found = self.found();
+        if !found.models.contains(&path) {
+            found.models.push(path);
+        }
     }
 
     /// A dataset by its name.

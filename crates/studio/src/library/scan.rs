@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plaudit_data::recording::{Recordings, Rules};
+use plaudit_data::recording::{DatasetFormat, Recordings, Rules};
 use serde_json::json;
 
 use super::{Dataset, Library, is_skipped};
@@ -22,60 +22,92 @@ const HEADER_BYTES: u64 = 16 << 20;
 const DATASET_FILES: [&str; 4] = ["h5", "hdf5", "mcap", "zip"];
 
 pub(super) fn scan(library: &Library, events: &Events) {
-    let mut folders = vec![(library.folder.root().to_path_buf(), 0)];
-    let mut seen = 0;
-    while let Some((folder, depth)) = folders.pop() {
-        if library.is_stopped() {
-            return;
-        }
-        seen += 1;
-        if seen > MOST_FOLDERS || library.found().datasets.len() >= MOST_DATASETS {
-            let why = format!(
-                "more than {MOST_FOLDERS} folders or {MOST_DATASETS} datasets: open a part of this folder"
-            );
-            library.found().left_out.push(why);
-            break;
-        }
-        if open_folder(library, events, &folder) || depth >= DEEPEST {
-            continue;
-        }
-        let mut below = subfolders(library, &folder);
-        below.sort_by(|one, other| other.cmp(one)); // the last is looked at first
-        folders.extend(below.into_iter().map(|path| (path, depth + 1)));
-    }
+    let mut scan = Scan { library, events, seen: 0 };
+    scan.look(library.folder.root(), 0);
     library.found().is_scanned = true;
     library.changed.notify_all();
     events.tell("library", &json!({"scanned": true}));
 }
 
-/// Keeps what lies in a folder itself; whether it is a dataset, so that nothing below it is another one.
-fn open_folder(library: &Library, events: &Events, folder: &Path) -> bool {
-    let opened = Recordings::open(folder, &Rules::default());
-    if let Ok(recordings) = opened
-        && !recordings.is_empty()
-        && recordings.lies_in(folder)
-    {
-        keep(library, events, recordings);
-        return true;
-    }
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("");
-        if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
-            continue;
+struct Scan<'a> {
+    library: &'a Library,
+    events: &'a Events,
+    /// Folders that were looked at.
+    seen: usize,
+}
+
+impl Scan<'_> {
+    /// Keeps what lies in a folder and below it; whether that is anything.
+    fn look(&mut self, folder: &Path, depth: usize) -> bool {
+        if self.library.is_stopped() || self.is_enough() {
+            return true;
         }
-        if DATASET_FILES.contains(&extension) {
-            if let Ok(recordings) = Recordings::open(&path, &Rules::default())
-                && !recordings.is_empty()
-            {
-                keep(library, events, recordings);
+        self.seen += 1;
+        // Tensors in a checkpoint look like images in a list.
+        let is_checkpoint = folder.strip_prefix(self.library.folder.root()).is_ok_and(in_checkpoints);
+        let opened = if is_checkpoint { None } else { Recordings::open(folder, &Rules::default()).ok() };
+        let opened = opened.filter(|recordings| !recordings.is_empty() && recordings.lies_in(folder));
+        // Any folder with an image in it looks like a plain one: it is data only where nothing else is.
+        let (plain, certain): (Option<Recordings>, Option<Recordings>) = match opened {
+            Some(found) if found.format == DatasetFormat::PlainFolder => (Some(found), None),
+            found => (None, found),
+        };
+        if let Some(recordings) = certain {
+            keep(self.library, self.events, recordings);
+            return true;
+        }
+        let mut is_anything = self.open_files(folder) || folder.join("events.jsonl").is_file();
+        if depth < DEEPEST {
+            for below in subfolders(self.library, folder) {
+                is_anything |= self.look(&below, depth + 1);
             }
-        } else if is_model(&path, extension) {
-            library.found().models.push(path);
-            events.tell("library", &json!({}));
+        }
+        match plain {
+            Some(recordings) if !is_anything => {
+                keep(self.library, self.events, recordings);
+                true
+            }
+            _ => is_anything,
         }
     }
-    false
+
+    /// Whether no more is looked for, which is said once.
+    fn is_enough(&mut self) -> bool {
+        let mut found = self.library.found();
+        let is_enough = self.seen >= MOST_FOLDERS || found.datasets.len() >= MOST_DATASETS;
+        if is_enough && found.left_out.last().is_none_or(|last| !last.starts_with("more than")) {
+            let why = format!(
+                "more than {MOST_FOLDERS} folders or {MOST_DATASETS} datasets: open a part of this folder"
+            );
+            found.left_out.push(why);
+        }
+        is_enough
+    }
+
+    /// Keeps files of a folder that are datasets or models by themselves; whether there are any.
+    fn open_files(&self, folder: &Path) -> bool {
+        let mut is_anything = false;
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("");
+            if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+                continue;
+            }
+            if DATASET_FILES.contains(&extension) {
+                if let Ok(recordings) = Recordings::open(&path, &Rules::default())
+                    && !recordings.is_empty()
+                {
+                    keep(self.library, self.events, recordings);
+                    is_anything = true;
+                }
+            } else if is_model(&path, extension) {
+                self.library.found().models.push(path);
+                self.events.tell("library", &json!({}));
+                is_anything = true;
+            }
+        }
+        is_anything
+    }
 }
 
 fn keep(library: &Library, events: &Events, recordings: Recordings) {
@@ -91,12 +123,23 @@ fn keep(library: &Library, events: &Events, recordings: Recordings) {
     events.tell("library", &json!({}));
 }
 
-/// Folders below one; links are not followed, since what they lead to inside is found anyway.
+/// Whether a path below the folder leads through a run's checkpoints, or through tensors as PyTorch has them.
+fn in_checkpoints(below: &Path) -> bool {
+    below.components().any(|part| part.as_os_str() == "checkpoints" || part.as_os_str() == "model_state_dict")
+}
+
+/// Folders below one; links are not followed, since what they lead to inside is found anyway. What a run draws is no data.
 fn subfolders(library: &Library, folder: &Path) -> Vec<PathBuf> {
+    let is_run = folder.join("events.jsonl").is_file();
+    let is_drawn = |path: &Path| ["images", "video"].iter().any(|name| path.ends_with(name));
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let is_folder = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
     let folders = entries.filter(is_folder).map(|entry| entry.path());
-    folders.filter(|path| !is_skipped(path) && library.folder.inside(path).is_some()).collect()
+    let is_unwanted = |path: &PathBuf| is_skipped(path) || is_run && is_drawn(path);
+    let mut folders: Vec<PathBuf> =
+        folders.filter(|path| !is_unwanted(path) && library.folder.inside(path).is_some()).collect();
+    folders.sort();
+    folders
 }
 
 /// Whether a file is a reward model that says so itself. Functions in Python are not: they would be run.

@@ -311,12 +311,12 @@ fn rewards(app: &App, episode: &OpenEpisode, models: &[Arc<ModelEntry>], span: S
         for (number, (model, scores)) in scored.iter().enumerate() {
             chart.series.push(span.series(&model.name, number, &scores.scores));
             if let Some(facts) = model.facts() {
-                let name = if scored.len() > 1 {
-                    format!("threshold of {}", model.name)
-                } else {
-                    "threshold".into()
+                let name = match (number, scored.len()) {
+                    (0, 1) => "threshold",
+                    (0, _) => "thresholds",
+                    _ => "",
                 };
-                chart.levels.push(Mark { at: facts.threshold, name });
+                chart.levels.push(Mark { at: facts.threshold, name: name.into() });
                 notes.push(note(model, scores));
             }
         }
@@ -401,7 +401,8 @@ fn success_marks(recording: &Recording) -> Vec<Mark> {
     for (at, label) in labels.iter().enumerate() {
         let now = *label == Some(true);
         if now != before && marks.len() < 8 {
-            let name = if now { "success" } else { "success ends" };
+            // Names of marks that are close would cover one another; after the first, every other one begins success again.
+            let name = if marks.is_empty() { "success" } else { "" };
             marks.push(Mark { at: at as f64, name: name.into() });
         }
         before = now;

@@ -6,6 +6,7 @@
 
 mod data;
 mod episode;
+mod file;
 mod label;
 
 use std::sync::Arc;
@@ -26,7 +27,7 @@ pub(crate) struct Page {
 }
 
 /// All of them, in the order of the menu.
-pub(crate) const PAGES: &[&Page] = &[&data::PAGE, &episode::PAGE, &label::PAGE];
+pub(crate) const PAGES: &[&Page] = &[&data::PAGE, &episode::PAGE, &file::PAGE, &label::PAGE];
 
 /// Answers a request that was let in.
 pub(crate) fn answer(app: &Arc<App>, request: &Request) -> Result<Reply, Refusal> {

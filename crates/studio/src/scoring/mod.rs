@@ -174,12 +174,6 @@ impl Scoring {
         self.changed.notify_all();
     }
 
-    /// How many of the episodes that were asked about are done, and of how many.
-    pub(crate) fn progress(&self) -> (usize, usize) {
-        let queue = self.queue();
-        (queue.done, queue.all)
-    }
-
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

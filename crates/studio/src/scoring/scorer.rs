@@ -88,8 +88,8 @@ impl RecordingScorer {
             None => None,
         };
         let guarantee = match &opened {
-            OpenFrameModel::Classifier(model) => model.card.guarantee.clone(),
-            OpenFrameModel::Custom(model) => model.card.guarantee.clone(),
+            OpenFrameModel::Classifier(model) => model.card.guarantee,
+            OpenFrameModel::Custom(model) => model.card.guarantee,
         };
         let promise = guarantee.as_ref().map(|promised| {
             let percent = |share: f64| {
