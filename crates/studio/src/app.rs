@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
+use crate::backend::Backend;
+use crate::compare::Comparisons;
 use crate::error::StudioError;
 use crate::events::Events;
 use crate::folder::Folder;
 use crate::images::Images;
-use crate::labels::Labels;
+use crate::labels::{LABELS_FOLDER, Labels};
 use crate::library::Library;
+use crate::models::Accepted;
+use crate::runs::Runs;
 use crate::scoring::Scoring;
 use crate::server::StudioSettings;
 
@@ -21,25 +25,50 @@ pub(crate) struct App {
     pub(crate) scoring: Arc<Scoring>,
     pub(crate) images: Images,
     pub(crate) labels: Labels,
+    pub(crate) compare: Comparisons,
+    pub(crate) accepted: Accepted,
+    pub(crate) runs: Arc<Runs>,
+    pub(crate) backend: Option<Arc<dyn Backend>>,
 }
 
 impl App {
     /// Begins to look for what is in the folder.
-    pub(crate) fn start(folder: Folder, settings: StudioSettings) -> Result<Arc<Self>, StudioError> {
+    pub(crate) fn start(
+        folder: Folder,
+        settings: StudioSettings,
+        backend: Option<Arc<dyn Backend>>,
+    ) -> Result<Arc<Self>, StudioError> {
         let events = Arc::new(Events::default());
         let library = Arc::new(Library::new(folder.clone()));
         let StudioSettings { models, open_options, read_only, .. } = settings;
         let scoring = Arc::new(Scoring::new(folder.clone(), library.clone(), &models, open_options));
+        let compare = Comparisons::new(&folder.root().join(LABELS_FOLDER));
         let labels = Labels::new(folder.clone(), read_only);
+        let accepted = Accepted::in_folder(&folder.root().join(LABELS_FOLDER));
+        let runs = Arc::new(Runs::new(folder.clone()));
+        runs.start(&events)?;
         library.start(&events)?;
         scoring.start(&events)?;
-        Ok(Arc::new(Self { folder, read_only, events, library, scoring, images: Images::default(), labels }))
+        Ok(Arc::new(Self {
+            folder,
+            read_only,
+            events,
+            library,
+            scoring,
+            images: Images::default(),
+            labels,
+            compare,
+            accepted,
+            runs,
+            backend,
+        }))
     }
 
     /// Lets threads and streams end.
     pub(crate) fn stop(&self) {
         self.library.stop();
         self.scoring.stop();
+        self.runs.stop();
         self.events.close();
     }
 

@@ -18,7 +18,9 @@
 
 mod app;
 mod assets;
+mod backend;
 mod clip;
+mod compare;
 mod curves;
 mod error;
 mod events;
@@ -29,11 +31,15 @@ mod http;
 mod images;
 mod labels;
 mod library;
+mod lines;
 mod lru;
+mod models;
 mod pages;
+mod runs;
 mod scoring;
 mod server;
 mod shell;
 
+pub use backend::{Backend, FieldKind, RecipeField, Work};
 pub use error::StudioError;
 pub use server::{Studio, StudioSettings};

@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::app::App;
 use crate::assets;
+use crate::backend::Backend;
 use crate::error::StudioError;
 use crate::folder::Folder;
 use crate::gate::{Gate, Pass, Token};
@@ -64,6 +65,17 @@ impl Studio {
     /// # Errors
     /// When the folder is not there, the address cannot be had, or the system gives no threads.
     pub fn bind(settings: StudioSettings) -> Result<Self, StudioError> {
+        Self::bind_with(settings, None)
+    }
+
+    /// The same with somebody who knows configs and commands, so that runs can be started and stopped.
+    ///
+    /// # Errors
+    /// As [`Studio::bind`].
+    pub fn bind_with(
+        settings: StudioSettings,
+        backend: Option<Arc<dyn Backend>>,
+    ) -> Result<Self, StudioError> {
         let folder = Folder::open(&settings.folder)?;
         let address = settings.address;
         let listener =
@@ -72,7 +84,7 @@ impl Studio {
         let address = listener.local_addr()?;
         let token = Token::random().ok_or(StudioError::NoRandom)?;
         let gate = Gate::new(token.clone(), address.port(), !address.ip().is_loopback());
-        let app = App::start(folder, settings)?;
+        let app = App::start(folder, settings, backend)?;
         Ok(Self { listener, address, token, service: Arc::new(Service { app, gate }) })
     }
 

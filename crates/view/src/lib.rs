@@ -67,6 +67,7 @@ mod paint;
 mod recorder;
 mod report;
 mod run_dir;
+mod run_process;
 mod summary;
 mod tail;
 pub mod tensorboard;
@@ -83,6 +84,7 @@ pub use report::{
     SweptRun, interquartile_mean, report,
 };
 pub use run_dir::{RunDir, RunError, write_atomically};
+pub use run_process::RunProcess;
 pub use summary::{Curve, Point, Summary};
 pub use tail::EventTail;
 pub use terminal::{Size, Terminal};

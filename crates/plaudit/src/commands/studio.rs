@@ -69,7 +69,8 @@ impl Command {
             open_options,
         };
         let studio =
-            Studio::bind_with(settings, Some(Arc::new(ThisProgram))).map_err(|error| failure(&error))?;
+            Studio::bind_with(settings, Some(Arc::new(ThisProgram { is_exposed: !self.bind.is_loopback() })))
+                .map_err(|error| failure(&error))?;
         listen_for_interrupts();
         if !verbosity.quiet {
             self.say_who_can_look(&studio);

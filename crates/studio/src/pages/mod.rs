@@ -4,10 +4,13 @@
 //! a line in [`PAGES`], and a script in `assets/` if it moves. `shell::View` gives it menu, style and scripts; long work goes to a
 //! thread of [`App`](crate::app::App), which tells `app.events`.
 
+mod compare;
 mod data;
 mod episode;
 mod file;
 mod label;
+mod models;
+mod runs;
 
 use std::sync::Arc;
 
@@ -27,7 +30,8 @@ pub(crate) struct Page {
 }
 
 /// All of them, in the order of the menu.
-pub(crate) const PAGES: &[&Page] = &[&data::PAGE, &episode::PAGE, &file::PAGE, &label::PAGE];
+pub(crate) const PAGES: &[&Page] =
+    &[&data::PAGE, &episode::PAGE, &file::PAGE, &label::PAGE, &models::PAGE, &compare::PAGE, &runs::PAGE];
 
 /// Answers a request that was let in.
 pub(crate) fn answer(app: &Arc<App>, request: &Request) -> Result<Reply, Refusal> {
