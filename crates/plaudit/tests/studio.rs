@@ -17,14 +17,14 @@ use crate::runs::{command, fresh_classifier, refused, succeeds};
 const SMALL: &str = "env.eval.init_params.sensor_configs={width: 32, height: 32}";
 
 /// A studio that runs, and is killed with the test.
-struct Running {
+pub(crate) struct Running {
     process: Child,
     port: u16,
     token: String,
 }
 
 impl Running {
-    fn start(here: &Path, words: &[&str]) -> Self {
+    pub(crate) fn start(here: &Path, words: &[&str]) -> Self {
         let mut process = command(here, &[&["studio", "--no-open"], words].concat())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -37,11 +37,11 @@ impl Running {
         Self { process, port: port.parse().unwrap(), token: token.into() }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/?token={}", self.port, self.token)
     }
 
-    fn address(&self, path: &str) -> String {
+    pub(crate) fn address(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
@@ -75,14 +75,14 @@ impl Running {
     }
 
     /// As somebody who has the cookie, from the studio's own page.
-    fn own(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+    pub(crate) fn own(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let host = format!("Host: 127.0.0.1:{}", self.port);
         let origin = format!("Origin: http://127.0.0.1:{}", self.port);
         let form = "Content-Type: application/x-www-form-urlencoded";
         self.ask(method, path, &[&host, &origin, form, &self.cookie()], body)
     }
 
-    fn get(&self, path: &str) -> (u16, String) {
+    pub(crate) fn get(&self, path: &str) -> (u16, String) {
         self.own("GET", path, "")
     }
 
@@ -91,7 +91,7 @@ impl Running {
     }
 
     /// Ends it as a crash of the machine would.
-    fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
@@ -105,7 +105,7 @@ impl Drop for Running {
 }
 
 /// Episodes of a scripted policy, some of which succeed.
-fn collected(here: &Path, folder: &str, episodes: &str) {
+pub(crate) fn collected(here: &Path, folder: &str, episodes: &str) {
     let save = format!("env.eval.data_collection.save_dir={folder}");
     let words = ["-q", "collect", "pickcube_scripted", "--episodes", episodes, "actor.model.noise=0.1"];
     let rest = ["env.eval.ignore_terminations=true", "env.eval.seed=1", &save, SMALL];
@@ -113,7 +113,7 @@ fn collected(here: &Path, folder: &str, episodes: &str) {
 }
 
 /// Waits until something is so.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
@@ -129,6 +129,8 @@ fn attacks_are_refused() {
     std::fs::create_dir(&here).unwrap();
     collected(&here, "episodes", "2");
     std::fs::write(outside.join("secret.txt"), "the secret").unwrap();
+    std::fs::write(here.join("plain.txt"), "the secret").unwrap();
+    std::fs::write(here.join("film.mp4"), [b'a'; 100]).unwrap();
     let studio = Running::start(&here, &["."]);
     let host = format!("Host: 127.0.0.1:{}", studio.port);
     let origin = format!("Origin: http://127.0.0.1:{}", studio.port);
@@ -192,11 +194,18 @@ fn attacks_are_refused() {
         "/episode?d=/etc&i=0",
         "/episode/strip?d=%2e%2e%2f&i=0&camera=main_images&from=0&count=1",
         "/label/table?d=../..",
+        "/file?path=../secret.txt",
+        "/file?path=%2Fetc%2Fpasswd",
+        "/file?path=plain.txt",
         "/label?d=episodes%00&i=0",
     ] {
         let (status, text) = studio.get(path);
         assert!(matches!(status, 400 | 403 | 404) && !text.contains("the secret"), "{path}: {text}");
     }
+
+    let range = "Range: bytes=90-";
+    let (status, text) = studio.ask("GET", "/file?path=film.mp4", &[&host, &cookie, range], "");
+    assert!(status == 206 && text.contains("content-range: bytes 90-99/100"), "{text}");
 
     // Sizes, files, methods, nonsense.
     let long = "a=".to_string() + &"b".repeat(70_000);
@@ -314,7 +323,7 @@ fn a_folder_of_a_thousand_episodes_is_painted_at_once() {
 }
 
 /// Everything that a page shows was loaded, and nothing stands beyond its edge.
-fn fits(tab: &mut Tab, at: &str) {
+pub(crate) fn fits(tab: &mut Tab, at: &str) {
     let wide = tab.eval("document.documentElement.scrollWidth - document.documentElement.clientWidth");
     assert_eq!(wide, 0, "{at} is wider than its screen");
     let broken =
@@ -486,11 +495,7 @@ fn labelled(tab: &mut Tab, studio: &Running, journal: &Path) {
     let text = std::fs::read_to_string(journal).unwrap();
     let held: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     assert!(held["label"]["span"][1].as_u64().unwrap() > 34 && held["label"]["lag_frames"] == 2, "{held}");
-    assert!(
-        tab.eval(words).as_str().unwrap().contains("success 18 to 3"),
-        "moved back: {}",
-        tab.eval(words)
-    );
+    assert!(tab.eval(words).as_str().unwrap().contains("success 18 to 3"), "moved back: {}", tab.eval(words));
     tab.key("u");
     tab.wait_for("document.body.dataset.labels === '30'");
 

@@ -224,14 +224,12 @@ fn neighbours(app: &App, episode: &OpenEpisode) -> String {
 /// Asks a model about the episode.
 fn score(app: &App, episode: &OpenEpisode, form: &Params) -> Result<Reply, Refusal> {
     let model = app.scoring.model(form.need("m")?)?;
-    let known = app.scoring.scores(&model, &episode.key);
-    if known.is_none() {
+    // What failed is tried again: the file may be there by now.
+    let is_known = app.scoring.scores(&model, &episode.key).is_some_and(|scored| scored.is_ok());
+    if !is_known {
         app.scoring.ask(&model, &episode.key);
     }
-    match known {
-        Some(Err(why)) => Err(Refusal::conflict(format!("{}: {why}", model.name))),
-        known => Ok(Reply::json(&json!({"done": known.is_some()}))),
-    }
+    Ok(Reply::json(&json!({"done": is_known})))
 }
 
 /// Curves of one kind, as charts.

@@ -145,7 +145,7 @@ impl Scoring {
 
     /// Asks a model about an episode, before all that waits.
     pub(crate) fn ask(&self, model: &Arc<ModelEntry>, episode: &EpisodeKey) {
-        if self.scores(model, episode).is_some() {
+        if self.scores(model, episode).is_some_and(|scored| scored.is_ok()) {
             return;
         }
         let mut queue = self.queue();
