@@ -240,8 +240,9 @@ def test_loggers_get_metrics_videos_and_the_audit(backend, checkpoint, episodes,
     plaudit.audit(model, episodes, output=tmp_path / "audit")
     assert list(model.glob("**/*.audit.json")), "an audit that is stored leaves its result beside the model"
     run = plaudit.train(
-        "pickcube_ppo_resnet_reward",
+        "pickcube_ppo",
         quiet=True,
+        reward__use_reward_model=True,
         reward__model__model_path=model,
         runner__max_epochs=1,
         runner__val_check_interval=1,

@@ -106,7 +106,7 @@ def test_a_class_or_a_function_is_an_environment(tmp_path, env):
 
 
 def test_arguments_of_the_class_stand_in_the_config(tmp_path):
-    run = train(tmp_path, Reach, **{"env.train.init_params.length": 5})
+    run = train(tmp_path, Reach, **{"+env.train.init_params.length": 5})
     assert run.metrics["env/episode_len"] == 5
 
 

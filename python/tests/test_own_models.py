@@ -148,11 +148,11 @@ def test_measured_audited_and_rewarding(at, folder, onnx, episodes, tmp_path):
     card = plaudit.RewardModel(model).card
     assert card["temperature"] == pytest.approx(audit.data["operating"]["temperature"])
     run = plaudit.train(
-        "pickcube_ppo_resnet_reward",
+        "pickcube_ppo",
         quiet=True,
         reward__model__model_type="custom",
         reward__model__model_path=model,
-        reward__reward_threshold=0.0,
+        reward__use_reward_model=True,
         runner__max_epochs=1,
         runner__val_check_interval=-1,
         env__train__total_num_envs=2,
@@ -160,7 +160,6 @@ def test_measured_audited_and_rewarding(at, folder, onnx, episodes, tmp_path):
         actor__micro_batch_size=10,
         algorithm__update_epoch=1,
         runner__logger__log_path=tmp_path / "run",
-        **{"algorithm.cloning.load_path": None},
     )
     assert any(name.startswith("reward/") for name in run.metrics), run.metrics
 

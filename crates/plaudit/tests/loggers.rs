@@ -158,8 +158,10 @@ fn a_logger_gets_videos_and_the_audit_of_the_model_that_rewards() {
     std::fs::write(folder.path().join("packages/wandb.py"), WANDB).unwrap();
     let words = [
         "train",
-        "pickcube_ppo_resnet_reward",
+        "pickcube_ppo",
+        "reward.use_reward_model=true",
         "reward.model.model_path=model",
+        "reward.model.image_size=[3,32,32]",
         "runner.max_epochs=1",
         "runner.val_check_interval=1",
         "env.train.total_num_envs=2",

@@ -49,6 +49,7 @@ mod served_judge;
 mod signals;
 mod structure;
 mod studio;
+mod studio_work;
 mod sweep;
 mod training;
 mod training_off_policy;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::runs::{command, fresh_classifier, on_one_line, plaudit, refused, succeeds};
 use crate::serve::{Serving, frames};
 
-const ONNX_CARD: &str = r#"{"output": "logit", "output_name": "logit"}"#;
+const ONNX_CARD: &str = r#"{"output": "logit", "output_name": "logit", "threshold": 0.5}"#;
 
 /// Episodes to score, a classifier of plaudit's, and the same as an ONNX file of anybody's.
 fn with_onnx() -> (tempfile::TempDir, PathBuf) {
@@ -68,7 +68,7 @@ fn card(folder: &Path, name: &str) -> Value {
 fn train<'a>(model: &'a str, run: &'a str, more: &[&'a str]) -> Vec<String> {
     let words = [
         "train",
-        "pickcube_ppo_resnet_reward",
+        "pickcube_ppo",
         model,
         "runner.max_epochs=1",
         "runner.val_check_interval=-1",
@@ -76,7 +76,7 @@ fn train<'a>(model: &'a str, run: &'a str, more: &[&'a str]) -> Vec<String> {
         "actor.global_batch_size=10",
         "actor.micro_batch_size=10",
         "algorithm.update_epoch=1",
-        "algorithm.cloning.load_path=null",
+        "reward.use_reward_model=true",
         run,
     ];
     words.iter().chain(more).map(ToString::to_string).collect()
@@ -86,10 +86,9 @@ fn trained(folder: &Path, words: &[String], run: &str) -> f64 {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     succeeds(folder, &words);
     let events = std::fs::read_to_string(folder.join(run).join("events.jsonl")).unwrap();
-    let metrics = events.lines().map(json).find(|event| event["event"] == "metrics").unwrap();
-    let values = metrics["values"].as_array().unwrap();
-    let score = values.iter().find(|pair| pair[0].as_str().unwrap().starts_with("reward/"));
-    score.unwrap_or_else(|| panic!("{values:?}"))[1].as_f64().unwrap()
+    let metrics = events.lines().map(json).filter(|event| event["event"] == "metrics");
+    let mut values = metrics.flat_map(|event| event["values"].as_array().unwrap().clone());
+    values.find(|pair| pair[0] == "reward/model").unwrap()[1].as_f64().unwrap()
 }
 
 #[test]
@@ -102,7 +101,7 @@ fn an_onnx_file_is_measured_and_audited_as_the_model_that_it_was() {
     };
     let (own, onnx) = (eval("best_model"), eval("model.onnx"));
     assert_eq!(own["confusion"], onnx["confusion"]);
-    for number in ["loss", "auc"] {
+    for number in ["log_loss", "auc"] {
         let far =
             own[number].as_f64().zip(onnx[number].as_f64()).map_or(0.0, |(own, onnx)| (own - onnx).abs());
         assert!(far < 1e-3, "{number}: {own} and {onnx}");
@@ -128,7 +127,11 @@ fn an_onnx_file_is_measured_and_audited_as_the_model_that_it_was() {
     assert!(here.join("audit/audit.html").is_file());
     // What was stored is what the next one goes by.
     let said = succeeds(here, &["reward", "eval", "model.onnx", "episodes", "--json", "--threshold", "0.5"]);
-    assert_ne!(json(&said)["metrics"]["loss"], onnx["loss"], "at the temperature that the audit stored");
+    assert_ne!(
+        json(&said)["metrics"]["log_loss"],
+        onnx["log_loss"],
+        "at the temperature that the audit stored"
+    );
 }
 
 #[test]

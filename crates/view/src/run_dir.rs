@@ -26,6 +26,7 @@ const FOLDERS: [&str; 5] = ["tensorboard", "images", "checkpoints", "video", "da
 ///   config.yaml      what was run: the resolved config
 ///   events.jsonl     what happened, one line per event
 ///   metrics.log      the numbers, for reading
+///   process.json     which process it is
 ///   tensorboard/     the numbers, for TensorBoard
 ///   images/          the images that events.jsonl names
 ///   checkpoints/  video/  data/

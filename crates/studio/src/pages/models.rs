@@ -1,7 +1,7 @@
 //! Reward models: what each says of itself, what its audit found, what it gets wrong, and how it is taught better.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use plaudit_reward::card::ModelCard;
 use plaudit_reward::dataset::ViewKey;
 use plaudit_reward::metrics::Metrics;
 use plaudit_reward::open::ClassifierCheckpoint;
+use plaudit_view::AuditedModel;
 use plaudit_view::page::{Html, Tone, data_url, escape};
 use serde_json::{Value, json};
 
@@ -73,7 +74,7 @@ fn list(app: &App) -> Reply {
     }
     let mut rows = String::new();
     for model in models {
-        let audit = app.backend.as_ref().and_then(|backend| backend.audit(&model.path));
+        let audit = audit_of(app, &model);
         let (audit, promise) = match audit {
             Some((_, audit)) => (verdict_chip(audit.passed), audit.guarantee.unwrap_or_default()),
             None => ("<span class=\"chip\">no audit</span>".into(), String::new()),
@@ -91,6 +92,13 @@ fn list(app: &App) -> Reply {
          <tbody>{rows}</tbody></table></div>"
     ));
     view.reply(app)
+}
+
+/// What an audit left beside a model. Of a model in the folder, a link that leads out is not followed.
+fn audit_of(app: &App, model: &ModelEntry) -> Option<(PathBuf, AuditedModel)> {
+    let (file, audit) = app.backend.as_ref()?.audit(&model.path)?;
+    let is_here = app.folder.inside(&model.path).is_some();
+    (!is_here || app.folder.inside(&file).is_some()).then_some((file, audit))
 }
 
 fn verdict_chip(passed: bool) -> String {
@@ -145,7 +153,7 @@ fn show(app: &App, query: &Params) -> Result<Reply, Refusal> {
     let datasets = app.library.datasets(PATIENCE);
     let card = ClassifierCheckpoint::read(&model.path).ok().and_then(|checkpoint| checkpoint.card);
     let chosen = query.get("d").and_then(|name| datasets.iter().find(|dataset| *dataset.name == *name));
-    let audit = app.backend.as_ref().and_then(|backend| backend.audit(&model.path));
+    let audit = audit_of(app, &model);
     match &card {
         Some(card) => about(card, &mut view.body),
         None => {

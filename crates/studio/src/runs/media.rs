@@ -35,10 +35,17 @@ pub(crate) fn media_type(name: &str) -> Option<&'static str> {
     }
 }
 
+/// A folder of a run; nothing where a link leads out of the run.
+fn own_folder(run: &Path, name: &str) -> Option<PathBuf> {
+    let real = run.join(name).canonicalize().ok()?;
+    run.canonicalize().is_ok_and(|run| real.starts_with(run)).then(|| run.join(name))
+}
+
 /// The films of a run, the newest first.
 pub(crate) fn videos(run: &Path) -> Vec<RunFile> {
     let mut found = Vec::new();
-    let mut folders = vec![(run.join("video"), 0)];
+    let mut folders: Vec<(PathBuf, usize)> =
+        own_folder(run, "video").into_iter().map(|folder| (folder, 0)).collect();
     while let Some((folder, depth)) = folders.pop() {
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             let (path, Ok(about)) = (entry.path(), entry.metadata()) else { continue };
@@ -60,7 +67,12 @@ fn below(run: &Path, path: &Path) -> String {
 
 /// The frames that the hacking monitor kept, alarm by alarm, the newest first.
 pub(crate) fn alarm_frames(run: &Path) -> Vec<AlarmFrames> {
-    let folders = std::fs::read_dir(run.join("hacking")).into_iter().flatten().flatten();
+    let folders = own_folder(run, "hacking").and_then(|folder| std::fs::read_dir(folder).ok());
+    let folders = folders
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     let step = |path: PathBuf| {
         let step = path.file_name()?.to_str()?.strip_prefix("step_")?.parse().ok()?;
         Some((step, path))
@@ -70,7 +82,9 @@ pub(crate) fn alarm_frames(run: &Path) -> Vec<AlarmFrames> {
         .map(|(step, path)| {
             let mut all = 0;
             let kinds = ["success", "failure", "unsorted"].map(|kind| {
-                let entries = std::fs::read_dir(path.join(kind)).into_iter().flatten().flatten();
+                let entries = own_folder(run, &below(run, &path.join(kind)))
+                    .and_then(|folder| std::fs::read_dir(folder).ok());
+                let entries = entries.into_iter().flatten().flatten();
                 let images = entries
                     .map(|entry| entry.path())
                     .filter(|path| path.extension().is_some_and(|end| end == "png"));
@@ -113,5 +127,16 @@ mod tests {
         assert_eq!(found.iter().map(|alarm| (alarm.step, alarm.all)).collect::<Vec<_>>(), [(40, 2), (9, 1)]);
         assert_eq!(found[0].kinds[1], ("failure", vec!["hacking/step_40/failure/1.png".to_string()]));
         assert_eq!(media_type("events.jsonl"), None);
+        #[cfg(unix)]
+        {
+            let linked = tempfile::tempdir().unwrap();
+            for name in ["video", "hacking"] {
+                std::os::unix::fs::symlink(run.path().join(name), linked.path().join(name)).unwrap();
+            }
+            assert!(
+                videos(linked.path()).is_empty() && alarm_frames(linked.path()).is_empty(),
+                "links lead out"
+            );
+        }
     }
 }

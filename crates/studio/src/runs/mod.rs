@@ -130,6 +130,7 @@ impl Runs {
             Followed { config: Some(config), .. } => return Some(config.clone()),
             run => run.path.clone(),
         };
+        self.folder.inside(&path.join("config.yaml"))?;
         let reported = backend?.reported(&RunDir::open(&path).ok()?).ok()?;
         let config = Arc::new(reported.config);
         self.followed().get_mut(name)?.config = Some(config.clone());
