@@ -28,7 +28,7 @@ venv=${PLAUDIT_PYTHON_VENV:-$scratch/venv}
   { echo "the packages that build and test the wheel cannot be installed here" >&2; exit 77; }
 if [ ${#long[@]} -gt 0 ]; then
   # In one go, so that their versions fit one another: lerobot 0.4 needs transformers before 5.
-  with=(torch torchvision stable-baselines3 tensorboard ipykernel nbclient)
+  with=(torch torchvision "stable-baselines3>=2.7" tensorboard ipykernel nbclient)
   "$venv/bin/python" -m pip install --quiet "${with[@]}" "lerobot>=0.4" "transformers>=4.57,<5" || {
     echo "lerobot and transformers cannot be installed here: their tests are skipped"
     "$venv/bin/python" -m pip install --quiet "${with[@]}"

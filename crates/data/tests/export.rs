@@ -259,7 +259,6 @@ fn python_packages_read_mcap_files() {
         .unwrap();
     let said = String::from_utf8_lossy(&run.stdout);
     assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));
-    eprintln!("{said}");
 }
 
 fn maniskill() -> ExportFormat {
@@ -330,7 +329,6 @@ fn checked_by(python: &std::ffi::OsStr, script: &str, path: &Path) -> serde_json
     let run = std::process::Command::new(python).arg(check).arg(path).output().unwrap();
     let said = String::from_utf8_lossy(&run.stderr);
     assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stdout));
-    eprintln!("{said}");
     serde_json::from_slice(&run.stdout).unwrap()
 }
 

@@ -56,7 +56,7 @@ impl Connection {
         // A process that could not even read this has more to say than that its socket is closed.
         let description = match (connection.answer(limit), sent) {
             (Ok(Answer::Description(body)), Ok(())) => body,
-            (Ok(Answer::Error(error)), _) => return Err(Failure::Reported(error)),
+            (Ok(Answer::Error(error)), _) => return Err(Failure::Reported(Box::new(error))),
             (Ok(_), _) => return Err(connection.invalid("no description")),
             (Err(failure), _) => return Err(connection.lost(failure)),
         };
@@ -123,7 +123,7 @@ impl Connection {
     pub fn done(&mut self, limit: Duration) -> Result<(), Failure> {
         match self.answer(limit) {
             Ok(Answer::Done) => Ok(()),
-            Ok(Answer::Error(error)) => Err(Failure::Reported(error)),
+            Ok(Answer::Error(error)) => Err(Failure::Reported(Box::new(error))),
             Ok(Answer::Description(_)) => Err(self.invalid("a second description")),
             Err(failure) => Err(self.lost(failure)),
         }

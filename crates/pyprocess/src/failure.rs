@@ -10,7 +10,7 @@ pub enum Failure {
     /// There is no such interpreter.
     Interpreter(io::Error),
     /// Python says what is wrong; the process lives, unless it was starting.
-    Reported(PythonError),
+    Reported(Box<PythonError>),
     /// The process ended.
     Died {
         /// How it ended, such as `exited with status 1`.

@@ -67,6 +67,7 @@ mod models;
 pub mod online;
 pub mod onnx;
 pub mod open;
+mod recording_scorer;
 pub mod sft;
 mod shaping;
 pub mod train;
@@ -77,6 +78,7 @@ pub use models::{
     FrameRewardModel, FrameStack, LoadedModel, ReloadableModel, RewardModelError, RewardModelFile,
     RewardModelSource, StateOnlyModel, VersionedModel, camera_for,
 };
+pub use recording_scorer::{RecordingScorer, RecordingScorerError, RecordingScores};
 pub use shaping::{
     AtTermination, Clip, ClipBuffer, ClipFrame, FrameIndex, FrameReward, Guard, GuardError, History,
     HistoryBuffer, Latch, LiveRule, MeanScoreModel, RewardKind, RewardTiming, Rule, StateConditions,

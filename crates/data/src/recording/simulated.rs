@@ -89,6 +89,6 @@ impl SimulatedPlace {
             let (recording, states) = read_simulated(&self.file, &Hdf5File::open(&self.file)?, &self.group)?;
             Ok(SimulatedEpisode { episode: recording.to_episode()?, success: recording.success(), states })
         };
-        read().map_err(|problem| problem.in_file(&self.path()))
+        read().map_err(|problem| problem.in_file(self.path()))
     }
 }

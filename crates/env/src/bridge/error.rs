@@ -254,7 +254,7 @@ impl BridgeError {
         let id = id.to_owned();
         match failure {
             Failure::Interpreter(source) => Self::Interpreter { python: python.into(), source },
-            Failure::Reported(error) => Self::reported(error, id, during),
+            Failure::Reported(error) => Self::reported(*error, id, during),
             Failure::Died { how, output } => Self::Died { id, during, how, output },
             Failure::TimedOut { output } => Self::TimedOut { id, during, secs, output },
             Failure::InvalidMessage { message, output } => {

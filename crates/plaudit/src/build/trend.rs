@@ -199,8 +199,9 @@ impl TermBuilder<'_> {
                 Err(self.problem("model.words", message, "set model.readout: words, or leave them out"))
             }
             Readout::Topreward => Ok(Some(WordReadout::topreward())),
-            Readout::Progress => Ok(WordReadout::of_objective(Objective::Progress)),
-            Readout::Success => Ok(WordReadout::of_objective(Objective::Success)),
+            Readout::Progress | Readout::Success => {
+                Ok(model.readout.objective().and_then(WordReadout::of_objective))
+            }
             Readout::Words => {
                 if model.input_builder_params.prompt.is_none() {
                     let message = "the judge is to answer with words of one's own, and nobody asks for them";
@@ -234,11 +235,9 @@ impl TermBuilder<'_> {
                 answer: AnswerPlace::SameTurn,
                 ..input
             },
-            (Readout::Progress, Prompt::Trend) => {
-                InputBuilder { prompt: Prompt::Objective(Objective::Progress), ..input }
-            }
-            (Readout::Success, Prompt::Trend) => {
-                InputBuilder { prompt: Prompt::Objective(Objective::Success), ..input }
+            (readout @ (Readout::Progress | Readout::Success), Prompt::Trend) => {
+                let prompt = readout.objective().map_or(Prompt::Trend, Prompt::Objective);
+                InputBuilder { prompt, ..input }
             }
             _ => input,
         };
@@ -314,13 +313,8 @@ impl TermBuilder<'_> {
     /// How windows were shown to the judge when it learned what it is asked now. Other questions are asked as `reward eval` asks
     /// them: all frames, at a rate that models are used to.
     fn tuned_window(&self, card: &JudgeCard) -> Option<WindowFormat> {
-        let objective = match self.term.model.readout {
-            Readout::Logits | Readout::Text => return card.window,
-            Readout::Words | Readout::Topreward => return None,
-            Readout::Progress => Objective::Progress,
-            Readout::Success => Objective::Success,
-        };
-        card.window.filter(|_| card.objectives.contains(&objective))
+        let objective = self.term.model.readout.objective()?;
+        card.window.filter(|_| objective == Objective::Trend || card.objectives.contains(&objective))
     }
 
     /// Questions as the judge was tuned with them: where the text stands, which frames it sees and at which rate. The config

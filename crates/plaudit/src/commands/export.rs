@@ -12,7 +12,6 @@ use plaudit_data::export::{
 use plaudit_data::lerobot::ImageStorage;
 use plaudit_data::recording::Recording;
 
-use self::scores::RecordingScorer;
 use super::left_out::left_out;
 use super::rule_args::RuleArgs;
 use crate::cli::Verbosity;
@@ -94,9 +93,14 @@ impl Export {
     /// Does it.
     pub fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         let options = self.options()?;
-        let open = |at: &PathBuf| RecordingScorer::open(at, self.device.choice(), verbosity);
+        let open = |at: &PathBuf| scores::open(at, self.device.choice(), verbosity);
         let scorer = self.reward_model.as_ref().map(open).transpose()?;
-        let scores = scorer.as_ref().map(|scorer| |recording: &Recording| scorer.scores(recording));
+        let scores = scorer.as_ref().map(|scorer| {
+            |recording: &Recording| {
+                let found = scorer.scores(recording, &|_| true).map_err(|error| error.to_string())?;
+                Ok(found.scores)
+            }
+        });
         let scores = scores.as_ref().map(|scores| scores as FrameScores<'_>);
         let bar = ProgressBar::new("dataset export", verbosity);
         let tick = |done, total| bar.show(ProgressUpdate { what: "writing", unit: "files", done, total });

@@ -44,7 +44,8 @@ pub(crate) fn pair_record(ballots: &[Ballot], one: &str, other: &str) -> PairRec
     let (mut wins, mut losses, mut ties) = (0, 0, 0);
     for ballot in ballots {
         let is_turned = ballot.first == other && ballot.second == one;
-        if !is_turned && !(ballot.first == one && ballot.second == other) {
+        let is_straight = ballot.first == one && ballot.second == other;
+        if !is_turned && !is_straight {
             continue;
         }
         match (ballot.verdict, is_turned) {

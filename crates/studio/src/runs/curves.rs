@@ -9,10 +9,13 @@ use plaudit_view::{EventTail, LogError};
 /// Points of one metric that are kept; beyond, every other one goes.
 const MOST_POINTS: usize = 1 << 21;
 
+/// Steps and values.
+type Points = Vec<(f64, f64)>;
+
 /// Every metric of a run, in order of appearance.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct RunCurves {
-    metrics: Vec<(String, Arc<Vec<(f64, f64)>>)>,
+    metrics: Vec<(String, Arc<Points>)>,
 }
 
 impl RunCurves {

@@ -12,7 +12,7 @@ use plaudit_data::recording::Recording;
 use plaudit_reward::open::OpenOptions;
 use serde_json::json;
 
-use self::scorer::RecordingScorer;
+use self::scorer::OpenModel;
 pub(crate) use self::scorer::{EpisodeScores, ModelFacts};
 use crate::error::StudioError;
 use crate::events::Events;
@@ -180,7 +180,7 @@ impl Scoring {
 
     /// Answers what is asked, until it is stopped.
     fn work(&self, events: &Events) {
-        let mut open: Vec<(Arc<str>, RecordingScorer)> = Vec::new();
+        let mut open: Vec<(Arc<str>, OpenModel)> = Vec::new();
         while !self.is_stopped.load(Ordering::Relaxed) {
             let Some(job) = self.next() else { continue };
             let scored = self.score(&job, &mut open, events);
@@ -218,7 +218,7 @@ impl Scoring {
         counted
     }
 
-    fn score(&self, job: &Job, open: &mut Vec<(Arc<str>, RecordingScorer)>, events: &Events) -> Scored {
+    fn score(&self, job: &Job, open: &mut Vec<(Arc<str>, OpenModel)>, events: &Events) -> Scored {
         let scorer = self.opened(&job.model, open)?;
         let episode = self.library.episode(&job.episode).map_err(|refusal| Arc::from(refusal.why))?;
         let told = std::cell::Cell::new(Instant::now());
@@ -232,8 +232,9 @@ impl Scoring {
                         "frames": done, "of": recording.len()}),
                 );
             }
+            !self.is_stopped.load(Ordering::Relaxed)
         };
-        let scores = scorer.scores(recording, &self.is_stopped, &progress).map_err(Arc::from)?;
+        let scores = scorer.scores(recording, &progress).map_err(Arc::from)?;
         Ok(Arc::new(scores))
     }
 
@@ -241,13 +242,13 @@ impl Scoring {
     fn opened<'a>(
         &self,
         model: &ModelEntry,
-        open: &'a mut Vec<(Arc<str>, RecordingScorer)>,
-    ) -> Result<&'a RecordingScorer, Arc<str>> {
+        open: &'a mut Vec<(Arc<str>, OpenModel)>,
+    ) -> Result<&'a OpenModel, Arc<str>> {
         if let Some(at) = open.iter().position(|(name, _)| *name == model.name) {
             let found = open.remove(at);
             open.push(found);
         } else {
-            let scorer = RecordingScorer::open(&model.path, &self.options)?;
+            let scorer = OpenModel::open(&model.path, &self.options)?;
             let _ = model.facts.set(scorer.facts.clone());
             if open.len() >= OPEN_MODELS {
                 open.remove(0);

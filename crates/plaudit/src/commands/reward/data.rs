@@ -68,7 +68,7 @@ impl FrameReader<'_> {
 }
 
 /// The views that a list of keys names; the main camera where it names none.
-pub(in crate::commands) fn views(keys: &[String]) -> Result<Vec<ViewKey>, DatasetError> {
+pub(super) fn views(keys: &[String]) -> Result<Vec<ViewKey>, DatasetError> {
     if keys.is_empty() {
         return Ok(vec!["main_images".parse()?]);
     }

@@ -20,7 +20,7 @@ use clap::Subcommand;
 
 pub(super) use audit::{calibration_chart, scores_chart};
 pub(super) use checkpoint::{PreparationArgs, no_gpu, probability, unopened};
-pub(super) use data::{as_failure, views};
+pub(super) use data::as_failure;
 
 use crate::cli::Verbosity;
 use crate::failure::Failure;

@@ -1,6 +1,7 @@
 //! `reward`: the reward of a policy, and the reward model.
 
 use indexmap::IndexMap;
+use plaudit_data::windows::Objective;
 use plaudit_reward::SuccessThreshold;
 use serde::Serializer;
 
@@ -78,6 +79,19 @@ choice! {
         Progress = "progress",
         /// The probability that the episode so far is a success, of a judge that was tuned for it. Windows should hold the episode so far.
         Success = "success",
+    }
+}
+
+impl Readout {
+    /// What a judge has to be tuned for to be read like this, if for anything.
+    #[must_use]
+    pub fn objective(self) -> Option<Objective> {
+        match self {
+            Self::Logits | Self::Text => Some(Objective::Trend),
+            Self::Progress => Some(Objective::Progress),
+            Self::Success => Some(Objective::Success),
+            Self::Words | Self::Topreward => None,
+        }
     }
 }
 
