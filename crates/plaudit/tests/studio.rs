@@ -1,6 +1,6 @@
 //! The studio: attacked by raw HTTP, and used in a browser.
 //!
-//! `PLAUDIT_PICTURES=docs/pictures` has the browser's test write the pictures of docs/studio.md anew.
+//! `PLAUDIT_PICTURES=docs/pictures` has the browser's tests write the pictures of docs/studio.md anew.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -339,7 +339,7 @@ pub(crate) fn fits(tab: &mut Tab, at: &str) {
 }
 
 /// Writes a picture for the documents, where it is asked for.
-fn picture(tab: &mut Tab, name: &str) {
+pub(crate) fn picture(tab: &mut Tab, name: &str) {
     if let Some(folder) = std::env::var_os("PLAUDIT_PICTURES") {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         tab.picture(&root.join(folder).join(format!("studio_{name}.png")));

@@ -8,7 +8,7 @@ use plaudit_view::RunProcess;
 use crate::browser::browser;
 use crate::browser::devtools::Tab;
 use crate::runs::{fresh_classifier, succeeds};
-use crate::studio::{Running, collected, fits, until};
+use crate::studio::{Running, collected, fits, picture, until};
 
 /// What stands between two pieces of a text.
 fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
@@ -58,11 +58,10 @@ fn models_are_compared_and_every_answer_outlives_a_kill() {
     let eager = between(&text, "<th scope=\"row\">eager</th><td>0.010</td>", "</tr>");
     assert!(eager.ends_with("<td>0 of 6</td>") || !eager.contains("<td>6 of"), "it misses nothing: {eager}");
 
-    let pages = [
-        (format!("/compare?{query}"), "document.getElementById('compared')?.dataset.done === '6'"),
-        (format!("/compare/blind?{query}"), "document.querySelector('.player')?.dataset.shown !== undefined"),
-    ];
-    looked_at(&studio, &pages.each_ref().map(|(path, is_there)| (path.as_str(), *is_there)));
+    let compared = format!("/compare?{query}");
+    let blind = format!("/compare/blind?{query}");
+    let player = "document.querySelector('.player')?.dataset.shown !== undefined";
+    looked_at(&studio, &[(&compared, ALL_COMPARED, None), (&blind, player, None)]);
 
     // A question does not say whose curves it shows.
     let ask = || {
@@ -166,9 +165,15 @@ fn a_mistake_is_mended_and_the_model_learns_from_it() {
     // In the browser: a mistake is accepted by keys.
     let show = format!("/models/show?{asked}");
     let is_there = "document.getElementById('looked')?.dataset.done === '6'";
-    if let Some(mut tab) =
-        looked_at(&studio, &[("/models", "document.querySelector('td a') !== null"), (&show, is_there)])
-    {
+    let both = "/compare?d=play&n=6&m=reward&m=logs%2Fretrained";
+    let pages = [
+        ("/models", "document.querySelector('td a') !== null", None),
+        (&show, is_there, Some("mistakes")),
+        (both, ALL_COMPARED, Some("compared")),
+    ];
+    if let Some(mut tab) = looked_at(&studio, &pages) {
+        tab.go(&studio.address(&show));
+        tab.wait_for(is_there);
         let shown = count(&gallery());
         tab.key("j");
         tab.key("a");
@@ -176,17 +181,24 @@ fn a_mistake_is_mended_and_the_model_learns_from_it() {
     }
 }
 
-/// Opens pages in a browser, wide and on a phone, light and dark; nothing where there is no browser.
-fn looked_at(studio: &Running, pages: &[(&str, &str)]) -> Option<Tab> {
+/// The page has the last of six episodes.
+const ALL_COMPARED: &str = "document.getElementById('compared')?.dataset.done === '6'";
+
+/// Opens pages in a browser, on a phone and wide, dark and light, and takes the pictures that have a name; nothing where there is no
+/// browser.
+fn looked_at(studio: &Running, pages: &[(&str, &str, Option<&str>)]) -> Option<Tab> {
     let mut tab = Tab::open(&browser()?);
     tab.look(1400, 900, "light");
     tab.go(&studio.url());
-    for (path, is_there) in pages {
-        for (width, scheme) in [(1400, "light"), (400, "dark")] {
+    for (path, is_there, name) in pages {
+        for (width, scheme) in [(400, "dark"), (1400, "light")] {
             tab.look(width, 900, scheme);
             tab.go(&studio.address(path));
             tab.wait_for(is_there);
             fits(&mut tab, &format!("{path} at {width}"));
+        }
+        if let Some(name) = name {
+            picture(&mut tab, name);
         }
     }
     Some(tab)
@@ -236,9 +248,9 @@ fn a_run_is_started_outlives_the_studio_and_is_stopped_and_goes_on() {
     let charts = studio.get("/runs/curves?r=logs/my_run").1;
     assert!(charts.contains("<figure"), "{charts}");
     let pages = [
-        ("/runs", "document.querySelector('a.run') !== null"),
-        ("/runs/show?r=logs/my_run", "document.querySelector('#first-curves figure') !== null"),
-        ("/runs/new?recipe=cartpole_ppo", "!document.getElementById('start').disabled"),
+        ("/runs", "document.querySelector('a.run') !== null", None),
+        ("/runs/show?r=logs/my_run", "document.querySelector('#first-curves figure') !== null", Some("run")),
+        ("/runs/new?recipe=cartpole_ppo", "!document.getElementById('start').disabled", Some("new_run")),
     ];
     if let Some(mut tab) = looked_at(&studio, &pages) {
         tab.go(&studio.address("/runs/show?r=logs/my_run"));
