@@ -12,8 +12,6 @@ use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout};
 use plaudit_pyfiles::AtomicFile;
 use serde::{Deserialize, Serialize};
 
-/// The file's name.
-const FILE: &str = "plaudit_judge.json";
 /// What the file calls itself.
 const FORMAT: &str = "plaudit judge";
 /// The newest version that this code reads.
@@ -100,10 +98,13 @@ pub struct JudgeCardError {
 }
 
 impl JudgeCard {
+    /// The file's name.
+    pub const FILE: &str = "plaudit_judge.json";
+
     /// Where the card of a judge is.
     #[must_use]
     pub fn file_in(folder: &Path) -> PathBuf {
-        folder.join(FILE)
+        folder.join(Self::FILE)
     }
 
     /// The card in the folder of a judge: that of its adapters, or else that of the model. `None` where there is none.
@@ -210,9 +211,9 @@ mod tests {
                 "window.cameras is 0",
             ),
         ] {
-            fs::write(folder.path().join(FILE), text).unwrap();
+            fs::write(folder.path().join(JudgeCard::FILE), text).unwrap();
             let error = JudgeCard::read(folder.path()).unwrap_err().to_string();
-            assert!(error.contains(expected) && error.contains(FILE), "{text}: {error}");
+            assert!(error.contains(expected) && error.contains(JudgeCard::FILE), "{text}: {error}");
         }
     }
 }

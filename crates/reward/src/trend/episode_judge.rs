@@ -5,17 +5,15 @@ use plaudit_data::convert::window_prompt;
 use plaudit_data::windows::{Objective, evenly_spaced};
 use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout};
 
-use super::conversation::{AnswerPlace, ContentPart, Conversation, RgbImage, Video};
+use super::conversation::{AnswerPlace, ContentPart, Conversation, Video};
+use super::episode_clip::EpisodeClip;
+use super::episode_readout::{EpisodeReadout, PrefixFormat};
 use super::gvl;
 use super::model::{Answer, AnswerMode, GenerationConfig, TrendModel};
-use super::readout::{ParsedAnswer, ReadoutSettings};
+use super::readout::ParsedAnswer;
 use super::word_readout::WordReadout;
 use crate::audit::{Interval, bootstrap_interval};
-use crate::dataset::Frames;
 use crate::models::RewardModelError;
-
-/// Frames per second that a prefix is shown at, once few enough of its frames are chosen: what Qwen3-VL is used to.
-pub const PREFIX_FPS: f64 = 2.0;
 
 /// Asks a judge about episodes.
 pub struct EpisodeJudge<'a> {
@@ -33,46 +31,6 @@ pub struct EpisodeJudge<'a> {
     pub readout: EpisodeReadout,
 }
 
-/// How an episode so far is shown.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PrefixFormat {
-    /// Frames that are shown at most, evenly spaced.
-    pub frames: usize,
-    /// Frames per second.
-    pub fps: f64,
-    /// Which of them the model sees.
-    pub sampling: FrameSampling,
-}
-
-/// How a judge is asked about an episode.
-#[derive(Debug, Clone, PartialEq)]
-pub enum EpisodeReadout {
-    /// Whether windows show progress, as it was tuned; votes add up.
-    Trend {
-        /// Frames of a window.
-        window: usize,
-        /// Frames per second.
-        fps: f64,
-        /// Which frames it sees.
-        sampling: FrameSampling,
-        /// What is asked; not set: RLinf's question about the task.
-        question: Option<String>,
-        /// How answers are read.
-        settings: ReadoutSettings,
-    },
-    /// A number of each prefix, from how likely words are.
-    Words {
-        /// What is asked; `{task}` is filled in.
-        prompt: String,
-        /// Where the answer stands.
-        answer: AnswerPlace,
-        /// How answers are read.
-        readout: WordReadout,
-    },
-    /// Generative value learning (GVL): the percentages of all points at once, their frames in random order.
-    Gvl,
-}
-
 /// How far an episode is at some points.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EpisodeValues {
@@ -85,39 +43,32 @@ pub struct EpisodeValues {
 }
 
 impl EpisodeJudge<'_> {
-    /// How far an episode is; `episode` are the numbers of its frames, in order.
+    /// How far an episode is.
     ///
     /// # Errors
     /// When the model cannot be asked, or a frame cannot be decoded.
-    pub fn values(&self, frames: &Frames, episode: &[usize]) -> Result<EpisodeValues, RewardModelError> {
-        // Before any question is asked: below, a frame that cannot be decoded would be black.
-        for (at, view) in episode.iter().flat_map(|at| (0..frames.views().len()).map(move |view| (*at, view)))
-        {
-            frames.pixels(at, view).map_err(|error| RewardModelError::Backend(Box::new(error)))?;
-        }
+    pub fn values(&self, episode: &EpisodeClip<'_>) -> Result<EpisodeValues, RewardModelError> {
         match &self.readout {
-            EpisodeReadout::Trend { window, .. } => self.votes(frames, episode, *window),
+            EpisodeReadout::Trend { window, .. } => self.votes(episode, *window),
             EpisodeReadout::Words { prompt, answer, readout } => {
-                self.prefixes(frames, episode, prompt, *answer, readout)
+                self.prefixes(episode, prompt, *answer, readout)
             }
-            EpisodeReadout::Gvl => self.percentages(frames, episode),
+            EpisodeReadout::Gvl => self.percentages(episode),
         }
     }
 
-    fn votes(
-        &self,
-        frames: &Frames,
-        episode: &[usize],
-        window: usize,
-    ) -> Result<EpisodeValues, RewardModelError> {
+    fn votes(&self, episode: &EpisodeClip<'_>, window: usize) -> Result<EpisodeValues, RewardModelError> {
         let EpisodeReadout::Trend { fps, sampling, question, settings, .. } = &self.readout else {
             return Ok(EpisodeValues { points: Vec::new(), values: Vec::new(), questions: 0 });
         };
-        let cameras = frames.views().len();
-        let question = question.clone().unwrap_or_else(|| window_prompt(&self.task, window, cameras - 1));
-        let windows: Vec<&[usize]> = episode.chunks(window).filter(|some| some.len() == window).collect();
-        let asked: Vec<Conversation<'_>> =
-            windows.iter().map(|some| self.asked(videos(frames, some, *fps, *sampling), &question)).collect();
+        let extra_views = episode.cameras().saturating_sub(1);
+        let question = question.clone().unwrap_or_else(|| window_prompt(&self.task, window, extra_views));
+        let windows = episode.len() / window.max(1);
+        let asked = |number: usize| {
+            let shown: Vec<usize> = (number * window..(number + 1) * window).collect();
+            Ok(self.asked(videos(episode, &shown, *fps, *sampling)?, &question))
+        };
+        let asked = (0..windows).map(asked).collect::<Result<Vec<_>, RewardModelError>>()?;
         let generation = GenerationConfig { max_new_tokens: 1, temperature: 0.0 };
         let answers = self.model.answer(&asked, &AnswerMode::Labels(generation))?;
         let mut sum = 0.0;
@@ -129,14 +80,13 @@ impl EpisodeJudge<'_> {
             ParsedAnswer::Invalid | ParsedAnswer::Missing => None,
         };
         let values = answers.iter().map(value).collect();
-        let points = (1..=windows.len()).map(|number| number * window - 1).collect();
-        Ok(EpisodeValues { points, values, questions: windows.len() })
+        let points = (1..=windows).map(|number| number * window - 1).collect();
+        Ok(EpisodeValues { points, values, questions: windows })
     }
 
     fn prefixes(
         &self,
-        frames: &Frames,
-        episode: &[usize],
+        episode: &EpisodeClip<'_>,
         prompt: &str,
         answer: AnswerPlace,
         readout: &WordReadout,
@@ -144,13 +94,13 @@ impl EpisodeJudge<'_> {
         let points = spread(episode.len(), self.points);
         let question = prompt.replace("{task}", &self.task);
         let prefix = |end: &usize| {
-            let videos = self.prefix(frames, &episode[..=*end]);
-            match answer {
+            let videos = self.prefix(episode, *end + 1)?;
+            Ok(match answer {
                 AnswerPlace::NextTurn => self.asked(videos, &question),
                 AnswerPlace::SameTurn => self.finished(videos, &question),
-            }
+            })
         };
-        let asked: Vec<Conversation<'_>> = points.iter().map(prefix).collect();
+        let asked = points.iter().map(prefix).collect::<Result<Vec<_>, RewardModelError>>()?;
         let answers = self.model.answer(&asked, &AnswerMode::Words(readout.words().into()))?;
         let value = |answer: &Answer| match answer {
             Answer::WordLogprobs(logprobs) => readout.number(logprobs),
@@ -160,15 +110,14 @@ impl EpisodeJudge<'_> {
         Ok(EpisodeValues { values: answers.iter().map(value).collect(), points, questions })
     }
 
-    fn percentages(&self, frames: &Frames, episode: &[usize]) -> Result<EpisodeValues, RewardModelError> {
+    fn percentages(&self, episode: &EpisodeClip<'_>) -> Result<EpisodeValues, RewardModelError> {
         let points = spread(episode.len(), self.points);
         // In an order that tells nothing, and is the same in every run.
         let mut order: Vec<usize> = (0..points.len()).collect();
-        let name = frames.origin(episode[0]).episode;
-        Seed::new(0).purpose("gvl").purpose(name).rng().shuffle(&mut order);
-        let image = |at: usize| ContentPart::Image(rgb_image(frames, episode[at], 0));
-        let shuffled = order.iter().map(|place| image(points[*place])).collect();
-        let asked = [gvl::question(&self.task, image(0), shuffled)];
+        Seed::new(0).purpose("gvl").purpose(episode.name()).rng().shuffle(&mut order);
+        let image = |at: usize| episode.image(at, 0).map(ContentPart::Image);
+        let shuffled = order.iter().map(|place| image(points[*place])).collect::<Result<_, _>>()?;
+        let asked = [gvl::question(&self.task, image(0)?, shuffled)];
         let count = points.len();
         let generation = GenerationConfig { max_new_tokens: gvl::answer_tokens(count), temperature: 0.0 };
         let answers = self.model.answer(&asked, &AnswerMode::Text(generation))?;
@@ -189,14 +138,15 @@ impl EpisodeJudge<'_> {
     /// When the model cannot be asked.
     pub fn preference(
         &self,
-        frames: &Frames,
-        [first, second]: [&[usize]; 2],
+        [first, second]: [&EpisodeClip<'_>; 2],
     ) -> Result<Option<f64>, RewardModelError> {
         let Some(readout) = WordReadout::of_objective(Objective::Preference) else { return Ok(None) };
         let question = Objective::Preference.question(&self.task, self.prefix.frames, 0);
-        let clip = |episode: &[usize]| self.prefix(frames, episode).into_iter().take(1);
-        let asked = [[first, second], [second, first]]
-            .map(|[one, other]| self.asked(clip(one).chain(clip(other)).collect(), &question));
+        // The main camera alone, whatever else there is.
+        let [first, second] = [first, second].map(|episode| self.prefix(episode, episode.len()));
+        let (first, second) = (first?.into_iter().next(), second?.into_iter().next());
+        let asked = [[&first, &second], [&second, &first]]
+            .map(|both| self.asked(both.into_iter().flatten().cloned().collect(), &question));
         let answers = self.model.answer(&asked, &AnswerMode::Words(readout.words().into()))?;
         let number = |answer: Option<&Answer>| match answer {
             Some(Answer::WordLogprobs(logprobs)) => readout.number(logprobs),
@@ -206,12 +156,14 @@ impl EpisodeJudge<'_> {
         Ok(as_shown.zip(swapped).map(|(as_shown, swapped)| (as_shown + 1.0 - swapped) / 2.0))
     }
 
-    /// An episode so far, as a video for each camera.
-    fn prefix<'f>(&self, frames: &'f Frames, episode: &[usize]) -> Vec<ContentPart<'f>> {
+    /// The first `len` frames of an episode, as a video for each camera.
+    fn prefix<'f>(
+        &self,
+        episode: &EpisodeClip<'f>,
+        len: usize,
+    ) -> Result<Vec<ContentPart<'f>>, RewardModelError> {
         let PrefixFormat { frames: most, fps, sampling } = self.prefix;
-        let shown: Vec<usize> =
-            evenly_spaced(episode.len(), most).into_iter().map(|at| episode[at]).collect();
-        videos(frames, &shown, fps, sampling)
+        videos(episode, &evenly_spaced(len, most), fps, sampling)
     }
 
     fn asked<'f>(&self, mut parts: Vec<ContentPart<'f>>, question: &str) -> Conversation<'f> {
@@ -248,21 +200,16 @@ fn spread(total: usize, most: usize) -> Vec<usize> {
 
 /// A video for each camera.
 fn videos<'f>(
-    frames: &'f Frames,
+    episode: &EpisodeClip<'f>,
     shown: &[usize],
     fps: f64,
     sampling: FrameSampling,
-) -> Vec<ContentPart<'f>> {
+) -> Result<Vec<ContentPart<'f>>, RewardModelError> {
     let video = |view: usize| {
-        let frames = shown.iter().map(|at| rgb_image(frames, *at, view)).collect();
-        ContentPart::Video(Video { frames, fps, sampling })
+        let frames = shown.iter().map(|at| episode.image(*at, view)).collect::<Result<_, _>>()?;
+        Ok(ContentPart::Video(Video { frames, fps, sampling }))
     };
-    (0..frames.views().len()).map(video).collect()
-}
-
-fn rgb_image(frames: &Frames, at: usize, view: usize) -> RgbImage<'_> {
-    let image = frames.image(at, view);
-    RgbImage::rgb_of(image.shape(), frames.pixels_or_black(at, view))
+    (0..episode.cameras()).map(video).collect()
 }
 
 #[cfg(test)]

@@ -12,7 +12,9 @@ mod cached_model;
 mod card;
 mod completion;
 mod conversation;
+mod episode_clip;
 mod episode_judge;
+mod episode_readout;
 mod folder;
 mod frame_judge;
 mod gvl;
@@ -34,9 +36,9 @@ pub use cached_model::CachedModel;
 pub use card::{JudgeCard, JudgeCardError, WindowFormat};
 pub use completion::{Completion, CompletionListener, CompletionOptions, CompletionToken, NoListener};
 pub use conversation::{AnswerPlace, ContentPart, Conversation, RgbImage, Video};
-pub use episode_judge::{
-    EpisodeJudge, EpisodeReadout, EpisodeValues, PREFIX_FPS, PrefixFormat, mean_interval,
-};
+pub use episode_clip::EpisodeClip;
+pub use episode_judge::{EpisodeJudge, EpisodeValues, mean_interval};
+pub use episode_readout::{EpisodeReadout, PREFIX_FPS, PrefixFormat};
 pub use folder::{JudgeFolder, NoBaseModel};
 pub use frame_judge::{FrameReadout, VlmFrameJudge};
 pub use input::{InputBuilder, Prompt};

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plaudit_data::recording::{DatasetFormat, Recordings, Rules};
+use plaudit_reward::open::ModelLocation;
+use plaudit_reward::trend::JudgeCard;
 use serde_json::json;
 
 use super::{Dataset, Library, is_skipped};
@@ -84,6 +86,27 @@ impl Scan<'_> {
         is_enough
     }
 
+    /// The reward model that a file is, or that it is the card of.
+    fn model(&self, folder: &Path, file: &Path, extension: &str) -> Option<PathBuf> {
+        if file.file_name().is_some_and(|name| name == JudgeCard::FILE) {
+            let is_saved_on_the_way = in_checkpoints(folder) && !folder.ends_with("best_model");
+            return (!is_saved_on_the_way && self.is_judge(folder)).then(|| folder.into());
+        }
+        is_model(file, extension).then(|| file.into())
+    }
+
+    /// Whether a folder is a judge, with all of its weights inside the folder that is shown: adapters may name a model anywhere.
+    fn is_judge(&self, folder: &Path) -> bool {
+        match ModelLocation::find(folder, None) {
+            Ok(ModelLocation::VisionLanguage(judge)) => {
+                let mut parts = std::iter::once(&judge.model).chain(&judge.lora);
+                parts.all(|part| self.library.folder.inside(part).is_some())
+            }
+            Ok(ModelLocation::Classifier(_) | ModelLocation::Custom(_) | ModelLocation::Server(_))
+            | Err(_) => false,
+        }
+    }
+
     /// Keeps files of a folder that are datasets or models by themselves; whether there are any.
     fn open_files(&self, folder: &Path) -> bool {
         let mut is_anything = false;
@@ -100,8 +123,8 @@ impl Scan<'_> {
                     keep(self.library, self.events, recordings);
                     is_anything = true;
                 }
-            } else if is_model(&path, extension) {
-                self.library.found().models.push(path);
+            } else if let Some(model) = self.model(folder, &path, extension) {
+                self.library.found().models.push(model);
                 self.events.tell("library", &json!({}));
                 is_anything = true;
             }

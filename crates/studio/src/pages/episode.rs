@@ -354,6 +354,9 @@ fn note(model: &ModelEntry, scores: &EpisodeScores) -> String {
     let Some(facts) = model.facts() else { return String::new() };
     let own = if facts.has_threshold { "" } else { ", which is taken as it has none of its own" };
     let mut text = format!("{}: threshold {:.3}{own}", model.name, facts.threshold);
+    if let Some(asked) = &facts.asked {
+        let _ = write!(text, ", a judge: {asked}");
+    }
     let hold = facts.rule.hold.get();
     if hold > 1 {
         let _ = write!(text, ", for {hold} frames in a row");

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plaudit_core::FrameShape;
+use plaudit_data::windows::Objective;
 use plaudit_reward::audit::Saliency;
 use plaudit_reward::card::ModelCard;
 use plaudit_reward::dataset::ViewKey;
 use plaudit_reward::metrics::Metrics;
 use plaudit_reward::open::ClassifierCheckpoint;
+use plaudit_reward::trend::{JudgeCard, WindowFormat};
 use plaudit_view::AuditedModel;
 use plaudit_view::page::{Html, Tone, data_url, escape};
 use serde_json::{Value, json};
@@ -154,9 +156,10 @@ fn show(app: &App, query: &Params) -> Result<Reply, Refusal> {
     let card = ClassifierCheckpoint::read(&model.path).ok().and_then(|checkpoint| checkpoint.card);
     let chosen = query.get("d").and_then(|name| datasets.iter().find(|dataset| *dataset.name == *name));
     let audit = audit_of(app, &model);
-    match &card {
-        Some(card) => about(card, &mut view.body),
-        None => {
+    match (&card, JudgeCard::read(&model.path)) {
+        (Some(card), _) => about(card, &mut view.body),
+        (None, Ok(Some(judge))) => about_judge(&judge, &mut view.body),
+        (None, _) => {
             view.body.paragraph("It has no card: a file of another making, or a model on a server.");
         }
     }
@@ -197,7 +200,8 @@ fn show(app: &App, query: &Params) -> Result<Reply, Refusal> {
                 "Mistakes here are labels it could not learn; how good it is, other episodes must say.",
             );
         }
-        let can_teach = !app.read_only && app.backend.is_some();
+        let is_classifier = card.is_some();
+        let can_teach = !app.read_only && app.backend.is_some() && is_classifier;
         view.body.raw(&teaching(can_teach));
         view.body.raw(&format!(
             "<div id=\"mistakes\" data-m=\"{}\" data-d=\"{}\" data-n=\"{}\" aria-live=\"polite\">Scoring…</div>",
@@ -245,6 +249,22 @@ fn form(
     )
 }
 
+/// What a vision-language judge says of itself.
+fn about_judge(card: &JudgeCard, html: &mut Html) {
+    let objectives: Vec<&str> = card.objectives.iter().map(|objective| objective.name()).collect();
+    let learned =
+        if objectives.is_empty() { Objective::Trend.name().to_string() } else { objectives.join(", ") };
+    let mut rows: Vec<[String; 2]> =
+        vec![["kind".into(), "vision-language judge".into()], ["learned to say".into(), learned]];
+    if let Some(WindowFormat { cameras, frames, size: [height, width], .. }) = card.window {
+        rows.push(["shown".into(), format!("{frames} frames of {height} × {width}, {cameras} cameras")]);
+    }
+    if !card.labels.is_empty() {
+        rows.push(["answers".into(), card.labels.join(", ")]);
+    }
+    card_table(&rows, html);
+}
+
 /// What a model says of itself.
 fn about(card: &ModelCard, html: &mut Html) {
     let settings = &card.settings;
@@ -276,6 +296,11 @@ fn about(card: &ModelCard, html: &mut Html) {
         let text = format!("{:.1} % right{auc}, on {} frames", 100.0 * metrics.accuracy, metrics.frames);
         rows.push(["when it was trained".into(), text]);
     }
+    card_table(&rows, html);
+}
+
+/// A card, row by row.
+fn card_table(rows: &[[String; 2]], html: &mut Html) {
     let items: String = rows
         .iter()
         .map(|[name, value]| {

@@ -23,6 +23,8 @@ pub(crate) struct ModelFacts {
     pub(crate) rule: AuditRule,
     /// What was promised, in words.
     pub(crate) promise: Option<String>,
+    /// How its scores come about, where they are not of single frames.
+    pub(crate) asked: Option<String>,
 }
 
 /// What a model says of an episode.
@@ -58,7 +60,11 @@ impl OpenModel {
                 let facts = ModelFacts::of(scorer.threshold().map(f64::from), None);
                 Self { scorer, facts }
             }),
-            RewardModel::VisionLanguage(_) => Err(RecordingScorerError::Words),
+            RewardModel::VisionLanguage(judge) => {
+                let scorer = RecordingScorer::of_judge(*judge);
+                let facts = ModelFacts { asked: scorer.asked(), ..ModelFacts::of(None, None) };
+                Ok(Self { scorer, facts })
+            }
         };
         opened.map_err(|error| error.to_string())
     }
@@ -89,6 +95,7 @@ impl ModelFacts {
             threshold: threshold.unwrap_or(0.5),
             has_threshold: threshold.is_some(),
             guard: None,
+            asked: None,
             promise: promised.as_ref().map(promise),
             rule: promised.and_then(|promised| promised.rule).unwrap_or(AuditRule::DEFAULT),
         }

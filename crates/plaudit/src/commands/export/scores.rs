@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use plaudit_reward::endpoint::{EndpointCallbacks, EndpointSettings, ServerModel};
-use plaudit_reward::open::ModelLocation;
+use plaudit_reward::open::{ModelLocation, OpenOptions, OpenVlm};
 use plaudit_reward::{RecordingScorer, RecordingScorerError};
 
+use crate::build::judge_device;
 use crate::cli::Verbosity;
-use crate::commands::reward::{PreparationArgs, as_failure, unopened};
+use crate::commands::reward::{PreparationArgs, as_failure, no_gpu, unopened};
 use crate::device::DeviceChoice;
 use crate::failure::Failure;
 
@@ -23,7 +24,11 @@ pub(super) fn open(
             let opened = PreparationArgs::default().open_frames(at, location, device, verbosity)?;
             RecordingScorer::of_frames(opened)
         }
-        ModelLocation::VisionLanguage(_) => Err(RecordingScorerError::Words),
+        ModelLocation::VisionLanguage(folder) => {
+            let (device, precision) = judge_device(device, false).map_err(no_gpu)?;
+            let options = OpenOptions { device, precision, ..OpenOptions::default() };
+            Ok(RecordingScorer::of_judge(OpenVlm::open(folder, &options).map_err(unopened)?))
+        }
         ModelLocation::Server(address) => {
             let server = ServerModel::open(EndpointSettings::at(address), EndpointCallbacks::none());
             RecordingScorer::of_server(server.map_err(|error| unopened(error.into()))?)
@@ -34,11 +39,12 @@ pub(super) fn open(
 
 fn failure(at: &Path, error: &RecordingScorerError) -> Failure {
     match error {
-        RecordingScorerError::Words => {
+        RecordingScorerError::Chat => {
             let message = format!("{}: {error}", at.display());
-            let help = "give an image classifier or a model of progress; `plaudit reward eval --readout` writes what a \
-                        vision-language model says of episodes";
-            Failure::usage(message, help.to_string())
+            Failure::usage(
+                message,
+                "give the judge's folder, an image classifier or a model of progress".to_string(),
+            )
         }
         RecordingScorerError::Views(error) => as_failure(error),
         _ => Failure::usage(error, None),

@@ -7,13 +7,12 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use plaudit_core::Seed;
 use plaudit_data::windows::Objective;
-use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout};
+use plaudit_nn::qwen3_vl::PromptLayout;
 use plaudit_reward::dataset::Frames;
 use plaudit_reward::metrics::{EpisodeScores, ProgressIntervals};
-use plaudit_reward::sft::DEFAULT_FPS;
 use plaudit_reward::trend::{
-    AnswerPlace, EpisodeJudge, EpisodeReadout, EpisodeValues, LocalVlm, PREFIX_FPS, PrefixFormat,
-    ReadoutSettings, TOPREWARD_PROMPT, WindowFormat, WordMeasure, WordReadout, mean_interval,
+    AnswerPlace, EpisodeClip, EpisodeJudge, EpisodeReadout, EpisodeValues, LocalVlm, PrefixFormat,
+    WordMeasure, WordReadout, mean_interval,
 };
 
 use super::super::eval::{RESAMPLES, csv_field};
@@ -172,7 +171,8 @@ impl<'a> ReadoutRun<'a> {
         let mut table = String::from("episode,frame,value,success\n");
         for (done, episode) in episodes.iter().enumerate() {
             bar.show(ProgressUpdate { what: "asking", unit: "episodes", done, total: episodes.len() });
-            let found = self.judge.values(frames, episode).map_err(|error| Failure::runtime(error, None))?;
+            let clip = EpisodeClip::of_frames(frames, episode);
+            let found = self.judge.values(&clip).map_err(|error| Failure::runtime(error, None))?;
             let EpisodeValues { points, values, questions: asked } = found;
             questions += asked;
             let name = csv_field(frames.origin(episode[0]).episode);
@@ -212,7 +212,8 @@ impl<'a> ReadoutRun<'a> {
         for pair in 0..pairs {
             bar.show(ProgressUpdate { what: "asking", unit: "pairs", done: pair, total: pairs });
             let (one, other) = (&solved[pair % solved.len()], &failed[pair % failed.len()]);
-            let preference = self.judge.preference(frames, [one, other]);
+            let [first, second] = [one, other].map(|episode| EpisodeClip::of_frames(frames, episode));
+            let preference = self.judge.preference([&first, &second]);
             let preference = preference.map_err(|error| Failure::runtime(error, None))?;
             let shown = preference.map_or(String::new(), |preference| format!("{preference:.6}"));
             let name = |episode: &[usize]| csv_field(frames.origin(episode[0]).episode);
@@ -248,54 +249,27 @@ impl<'a> JudgeSetup<'a> {
             }
             None => String::new(),
         };
+        let prefix = PrefixFormat::of(model, self.readout.objective(), self.asked.max_frames as usize);
         Ok(EpisodeJudge {
             model,
             layout: card.and_then(|card| card.prompt_layout).unwrap_or(PromptLayout::VideosFirst),
             points: self.asked.points as usize,
-            prefix: self.prefix_format(),
-            readout: self.episode_readout(&task, tuned.filter(|_| self.asked.task.is_none()))?,
+            prefix,
+            readout: self.episode_readout(&task, tuned.filter(|_| self.asked.task.is_none()), prefix)?,
             task,
         })
     }
 
-    /// As in the tuning, where the judge was tuned for what it is asked.
-    fn prefix_format(&self) -> PrefixFormat {
-        let tuned = self
-            .model
-            .card()
-            .zip(self.readout.objective())
-            .and_then(|(card, objective)| card.window.filter(|_| card.objectives.contains(&objective)));
-        match tuned {
-            Some(WindowFormat { frames, fps, sampling, .. }) => PrefixFormat { frames, fps, sampling },
-            None => PrefixFormat {
-                frames: self.asked.max_frames as usize,
-                fps: PREFIX_FPS,
-                sampling: FrameSampling::All,
-            },
-        }
-    }
-
-    fn episode_readout(&self, task: &str, tuned: Option<&String>) -> Result<EpisodeReadout, Failure> {
+    fn episode_readout(
+        &self,
+        task: &str,
+        tuned: Option<&String>,
+        prefix: PrefixFormat,
+    ) -> Result<EpisodeReadout, Failure> {
         let EpisodeArgs { prompt, words, word_values, word_measure, .. } = self.asked;
         match self.readout {
-            Readout::Trend => {
-                let window = self.model.window_format();
-                Ok(EpisodeReadout::Trend {
-                    window: window.map_or(5, |window| window.frames),
-                    fps: window.map_or(DEFAULT_FPS, |window| window.fps),
-                    sampling: window.map(|window| window.sampling).unwrap_or_default(),
-                    question: tuned.cloned(),
-                    settings: ReadoutSettings {
-                        temperature: self.model.temperature(),
-                        ..ReadoutSettings::default()
-                    },
-                })
-            }
-            Readout::Topreward => Ok(EpisodeReadout::Words {
-                prompt: TOPREWARD_PROMPT.into(),
-                answer: AnswerPlace::SameTurn,
-                readout: WordReadout::topreward(),
-            }),
+            Readout::Trend => Ok(EpisodeReadout::trend(self.model, tuned.cloned())),
+            Readout::Topreward => Ok(EpisodeReadout::topreward()),
             Readout::Words => {
                 let Some(prompt) = prompt.clone() else {
                     let help = "such as --prompt 'Is this done: {task} Answer Yes or No.' --words Yes,No"
@@ -307,23 +281,13 @@ impl<'a> JudgeSetup<'a> {
                 let readout = readout.map_err(|error| Failure::usage(error.to_string(), None))?;
                 Ok(EpisodeReadout::Words { prompt, answer: AnswerPlace::NextTurn, readout })
             }
-            Readout::Progress => Ok(self.of_objective(Objective::Progress, task)),
-            Readout::Success => Ok(self.of_objective(Objective::Success, task)),
             // Two clips are compared whatever is asked of one.
-            Readout::Gvl | Readout::Preference => Ok(EpisodeReadout::Gvl),
-        }
-    }
-
-    fn of_objective(&self, objective: Objective, task: &str) -> EpisodeReadout {
-        let PrefixFormat { frames, .. } = self.prefix_format();
-        let extra_views = self.model.window_format().map_or(0, |window| window.cameras - 1);
-        match WordReadout::of_objective(objective) {
-            Some(readout) => EpisodeReadout::Words {
-                prompt: objective.question(task, frames, extra_views),
-                answer: AnswerPlace::NextTurn,
-                readout,
-            },
-            None => EpisodeReadout::Gvl,
+            Readout::Progress | Readout::Success | Readout::Gvl | Readout::Preference => {
+                let objective = self.readout.objective();
+                let tuned = objective
+                    .and_then(|objective| EpisodeReadout::of_objective(self.model, objective, task, prefix));
+                Ok(tuned.unwrap_or(EpisodeReadout::Gvl))
+            }
         }
     }
 }

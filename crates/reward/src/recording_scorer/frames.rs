@@ -1,90 +1,26 @@
-//! What a reward model of frames says of a recording: a score for each observation, and whether the state is as it must be.
+//! A reward model of frames, as recordings are shown to it.
 
-use plaudit_core::{Frames, Obs, ObsError, Score};
-use plaudit_data::recording::{FileProblem, Recording};
-use thiserror::Error;
+use plaudit_core::{Frames, Obs, Score};
+use plaudit_data::recording::Recording;
 
+use super::{RecordingScorerError, RecordingScores};
 use crate::dataset::{DatasetError, ViewKey};
-use crate::endpoint::ServerModel;
-use crate::models::{CameraView, FrameRewardModel, FrameStack, RewardModelError};
+use crate::endpoint::FrameEndpoint;
+use crate::models::{CameraView, FrameRewardModel, FrameStack};
 use crate::open::OpenFrameModel;
 use crate::shaping::{Guard, GuardError, StateConditions};
 
 /// Frames that are scored at a time.
 const CHUNK: usize = 32;
 
-/// A reward model of frames, as recordings are shown to it.
-pub struct RecordingScorer {
+pub(super) struct FrameScorer {
     model: Box<dyn FrameRewardModel>,
     views: Vec<ViewKey>,
     conditions: Option<(StateConditions, Vec<Guard>)>,
 }
 
-/// What a model says of a recording, frame by frame.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RecordingScores {
-    /// The scores; 0 where the state is not as it must be.
-    pub scores: Vec<f32>,
-    /// Whether the state is as it must be, where the model asks for that.
-    pub guard: Option<Vec<bool>>,
-}
-
-/// Why a recording got no scores.
-#[derive(Debug, Error)]
-pub enum RecordingScorerError {
-    /// A model that is asked about windows in words.
-    #[error("a vision-language model does not score frame by frame")]
-    Words,
-    /// Views of a model that cannot be read.
-    #[error(transparent)]
-    Views(#[from] DatasetError),
-    /// Conditions of a model that cannot be read.
-    #[error(transparent)]
-    Guard(#[from] GuardError),
-    /// An image of the recording that cannot be read.
-    #[error(transparent)]
-    Image(#[from] FileProblem),
-    /// A camera that was not recorded.
-    #[error("the model looks at `{camera}`, and frame {at} shows {}", recorded.join(", "))]
-    Camera {
-        /// The camera.
-        camera: String,
-        /// The frame.
-        at: usize,
-        /// What was recorded.
-        recorded: Vec<String>,
-    },
-    /// A state of another width than the model's conditions are about.
-    #[error(
-        "the model rewards only where {conditions} holds in states of {width} numbers, and that of frame {at} has {found}"
-    )]
-    State {
-        /// The conditions, in words.
-        conditions: String,
-        /// How many numbers they expect.
-        width: usize,
-        /// The frame.
-        at: usize,
-        /// How many it has.
-        found: usize,
-    },
-    /// Images that make no observation.
-    #[error(transparent)]
-    Observation(#[from] ObsError),
-    /// A model that failed.
-    #[error(transparent)]
-    Model(#[from] RewardModelError),
-    /// Whoever asked wants no more.
-    #[error("stopped")]
-    Stopped,
-}
-
-impl RecordingScorer {
-    /// A model of this process.
-    ///
-    /// # Errors
-    /// When its views or its conditions cannot be read.
-    pub fn of_frames(opened: OpenFrameModel) -> Result<Self, RecordingScorerError> {
+impl FrameScorer {
+    pub(super) fn of_frames(opened: OpenFrameModel) -> Result<Self, RecordingScorerError> {
         let views = views(&opened.image_keys())?;
         let parsed = |conditions: &StateConditions| Ok((conditions.clone(), conditions.parse()?));
         let conditions = opened.known().conditions.map(parsed);
@@ -93,38 +29,22 @@ impl RecordingScorer {
         Ok(Self { model, views, conditions })
     }
 
-    /// A model on a server.
-    ///
-    /// # Errors
-    /// When it is asked in words, or its views cannot be read.
-    pub fn of_server(server: ServerModel) -> Result<Self, RecordingScorerError> {
-        match server {
-            ServerModel::Frames(model) => {
-                let views = views(&model.image_keys)?;
-                let model = Box::new(model.reward_model(camera_views(&views)));
-                Ok(Self { model, views, conditions: None })
-            }
-            ServerModel::Chat(_) => Err(RecordingScorerError::Words),
-        }
+    pub(super) fn of_server(server: FrameEndpoint) -> Result<Self, RecordingScorerError> {
+        let views = views(&server.image_keys)?;
+        let model = Box::new(server.reward_model(camera_views(&views)));
+        Ok(Self { model, views, conditions: None })
     }
 
-    /// The score above which the model means success, if it says so.
-    #[must_use]
-    pub fn threshold(&self) -> Option<f32> {
+    pub(super) fn threshold(&self) -> Option<f32> {
         self.model.threshold()
     }
 
-    /// What the state must be as well, in words.
-    #[must_use]
-    pub fn conditions(&self) -> Option<String> {
+    pub(super) fn conditions(&self) -> Option<String> {
         self.conditions.as_ref().map(|(conditions, _)| conditions.text())
     }
 
     /// A score for each observation. `progress` hears how many are done, and says whether to go on.
-    ///
-    /// # Errors
-    /// When the recording does not show what the model looks at, the model fails, or `progress` says no.
-    pub fn scores(
+    pub(super) fn scores(
         &self,
         recording: &Recording,
         progress: &dyn Fn(usize) -> bool,
