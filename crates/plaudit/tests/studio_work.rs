@@ -8,6 +8,7 @@ use plaudit_view::RunProcess;
 use crate::browser::browser;
 use crate::browser::devtools::Tab;
 use crate::runs::{fresh_classifier, succeeds};
+use crate::serve::tiny_vlm;
 use crate::studio::{Running, collected, fits, picture, until};
 
 /// What stands between two pieces of a text.
@@ -102,6 +103,54 @@ fn models_are_compared_and_every_answer_outlives_a_kill() {
         assert!(status == 403 && text.contains("only reads"), "{path}: {text}");
     }
     assert_eq!(studio.get(&format!("/compare/blind?{query}")).0, 403);
+}
+
+/// The tiny vision-language model of the fixtures as a judge of a folder, tuned for success as its card says.
+fn judge_in(folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    for entry in std::fs::read_dir(tiny_vlm()).unwrap().flatten() {
+        std::fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
+    }
+    let card = r#"{"format": "plaudit judge", "version": 1, "objectives": ["trend", "success"]}"#;
+    std::fs::write(folder.join("plaudit_judge.json"), card).unwrap();
+}
+
+#[test]
+fn a_judge_is_compared_with_a_classifier() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    collected(here, "episodes", "3");
+    judge_in(&here.join("judge"));
+    fresh_classifier(here.join("reward/checkpoints/best_model"), &["main_images"], Some(0.5), 1);
+    let untuned = tiny_vlm();
+    let studio = Running::start(here, &[".", "--model", untuned.to_str().unwrap()]);
+    until("the judge was found", || studio.get("/models").1.contains(">judge<"));
+    let (_, text) = studio.get("/models/show?m=judge");
+    assert!(text.contains("vision-language judge") && text.contains("trend, success"), "{text}");
+    assert!(!text.contains("id=\"retrain\""), "a judge is not retrained like a classifier: {text}");
+
+    let query = "d=episodes&n=3&m=reward&m=judge";
+    posted(&studio, "/compare/score", query);
+    let result = format!("/compare/result?{query}");
+    until("all was scored", || studio.get(&result).1.contains("data-done=\"3\" data-all=\"3\""));
+    let (_, text) = studio.get(&result);
+    assert!(text.contains("<th scope=\"row\">judge</th><td>0.500</td>"), "{text}");
+    let curves = || studio.get("/episode/curves?d=episodes&i=0&s=0&m=judge").1;
+    until("its curve is there", || curves().contains("asked at 16 points"));
+    assert!(
+        curves().contains("judge: threshold 0.500, which is taken as it has none of its own"),
+        "{}",
+        curves()
+    );
+
+    // One that was tuned for nothing is asked by TOPReward, and its curve goes to other tools as well.
+    let name = format!("{}", untuned.display()).replace('/', "%2F");
+    let curves = || studio.get(&format!("/episode/curves?d=episodes&i=0&s=0&m={name}")).1;
+    posted(&studio, "/episode/score", &format!("d=episodes&i=0&s=0&m={name}"));
+    until("the other's curve is there", || curves().contains("TOPReward"));
+    let export = ["-q", "dataset", "export", "episodes", "--format", "mcap", "--reward-model", "judge"];
+    succeeds(here, &[&export[..], &["--output-dir", "mcap"]].concat());
+    assert_eq!(std::fs::read_dir(here.join("mcap")).unwrap().count(), 3);
 }
 
 #[test]
