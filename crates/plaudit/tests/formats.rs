@@ -220,10 +220,10 @@ fn trajectories_without_images_are_rendered() {
         assert!(report.contains("2 episodes") && report.contains("32x32"), "{report}");
         assert!(cameras.iter().all(|camera| report.contains(camera)), "{report}");
         assert!(!report.contains("black"), "{report}");
-        succeeds(
-            dir.path(),
-            &["dataset", "images", "--raw-data-path", name, "--output-dir", "out", "--val-split", "0.5"],
-        );
+        let exported = format!("{name}.lerobot");
+        succeeds(dir.path(), &["dataset", "export", name, "--format", "lerobot", "--output-dir", &exported]);
+        let report = succeeds(dir.path(), &["dataset", "inspect", &exported]);
+        assert!(report.contains("a LeRobot dataset") && report.contains("2 episodes"), "{report}");
     }
     let file = recorded("pick_cube.none.h5");
     for (words, why) in [
@@ -257,7 +257,7 @@ fn exports_have_poses_and_scores_where_they_are_asked_for() {
     let file = std::fs::read_dir(at.join("mcap")).unwrap().next().unwrap().unwrap().path();
     let bytes = std::fs::read(file).unwrap();
     let has = |word: &str| bytes.windows(word.len()).any(|found| found == word.as_bytes());
-    for word in ["/pose/tcp", "foxglove.PoseInFrame", "/reward_model/score", "/camera/main_images"] {
+    for word in ["/pose/tcp", "foxglove.PoseInFrame", "/reward_model/score", "/camera/base_camera"] {
         assert!(has(word), "{word} is not in the file");
     }
     // The scores were not seen by the robot: the files are read back as they were without them.
