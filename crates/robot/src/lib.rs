@@ -57,7 +57,7 @@ pub use env::{
 pub use franka::{FrankaServeError, FrankaServer, FrankaSettings};
 pub use guard::{
     AxisBox, Face, Guard, HoldCause, LimitError, Limits, Mode, Motion, Person, Sent, SharedGuard, Watchdog,
-    Watched, Workspace, WorkspaceError,
+    Watched, Workspace, WorkspaceError, hold_unguarded,
 };
 pub use joints::{
     JointAction, JointArm, JointArmError, JointArmSpec, JointEnv, JointGuard, JointLimits, JointMotion,

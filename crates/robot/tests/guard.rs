@@ -438,3 +438,32 @@ fn limits_that_limit_nothing_are_refused() {
         assert!(Guard::new(Box::new(FakeArm::new(clock.clone())), limits, clock).is_err());
     }
 }
+
+/// A person holds the arm: no recovery, no arming and no policy undoes that, and one that did not hear it is told again.
+#[test]
+fn an_arm_that_a_person_holds_stays_until_a_person_lets_it_go_on() {
+    let mut bench = Bench::armed(limits());
+    bench.step(DVec3::X * 0.01).unwrap();
+    bench.arm.world().told.clear();
+    bench.guard.hold_until_released(HoldCause::Other("a person".into()));
+    assert!(bench.guard.is_holding());
+    for _ in 0..20 {
+        bench.guard.arm(&Person::agreed("test"));
+        assert!(bench.guard.recover().is_ok());
+        let cause = bench.step(DVec3::X * 0.01).unwrap_err();
+        assert_eq!(cause.to_string(), "a person");
+        assert!(bench.guard.approach(bench.arm.world().pose).is_err());
+        assert!(bench.guard.gripper(GripperCommand::Close).is_err());
+        bench.guard.tick();
+    }
+    let told = std::mem::take(&mut bench.arm.world().told);
+    let targets: Vec<ToolPose> = told
+        .iter()
+        .filter_map(|(_, told)| if let Told::Target { target, .. } = told { Some(*target) } else { None })
+        .collect();
+    assert!(!targets.is_empty() && targets.iter().all(|target| bench.is_hold(*target)), "{targets:?}");
+    bench.guard.release();
+    let first = bench.step(DVec3::X * 0.01).unwrap();
+    assert!(first.translation_m.length() < 1e-6, "it goes on from where it is: {first:?}");
+    assert!(bench.step(DVec3::X * 0.01).unwrap().translation_m.x > 0.0);
+}

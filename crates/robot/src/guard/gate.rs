@@ -16,17 +16,22 @@ pub struct Gate<Target> {
     last_action: Time,
     /// A hold was sent, and nothing after it.
     is_holding: bool,
+    /// Why a person holds the arm, whatever its mode.
+    held: Option<HoldCause>,
 }
 
 impl<Target> Gate<Target> {
     /// The gate of an arm that is disarmed.
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         let last_action = clock.now();
-        Self { clock, mode: Mode::Disarmed, last: None, last_action, is_holding: false }
+        Self { clock, mode: Mode::Disarmed, last: None, last_action, is_holding: false, held: None }
     }
 
     /// Refuses what may not move now.
     pub(crate) fn check_mode(&self) -> Result<(), HoldCause> {
+        if let Some(cause) = &self.held {
+            return Err(cause.clone());
+        }
         match &self.mode {
             Mode::Armed => Ok(()),
             Mode::Disarmed => Err(HoldCause::NotArmed),
@@ -92,6 +97,22 @@ pub trait Watched: Send + 'static {
         cause
     }
 
+    /// Holds until [`release`](Self::release), and through everything between: a recovery, a person who arms it, another episode.
+    fn hold_until_released(&mut self, cause: HoldCause) {
+        self.gate_mut().held = Some(cause.clone());
+        self.hold(cause);
+    }
+
+    /// A person lets an arm go on that was held so. What holds it besides stays.
+    fn release(&mut self) {
+        self.gate_mut().held = None;
+    }
+
+    /// Whether the arm was told to hold, and nothing after that.
+    fn is_holding(&self) -> bool {
+        self.gate().is_holding
+    }
+
     /// Holds, and lets nothing move until a person agrees.
     fn wait_for_person(&mut self, cause: HoldCause) -> HoldCause {
         let cause = self.hold(cause);
@@ -108,6 +129,10 @@ pub trait Watched: Send + 'static {
     /// What has to happen although nobody acts: call it often.
     fn tick(&mut self) {
         let gate = self.gate();
+        if let Some(cause) = gate.held.clone() {
+            self.hold(cause); // again, where the arm did not hear it
+            return;
+        }
         let idle = gate.clock.now().since(gate.last_action);
         if gate.mode == Mode::Armed && idle > self.max_action_age() {
             self.hold(HoldCause::NoAction(idle));

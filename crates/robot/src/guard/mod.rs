@@ -1,4 +1,4 @@
-//! The only caller of [`Arm::target`]: whatever moves an arm goes through here.
+//! The only callers of [`Arm::target`]: whatever moves an arm goes through here.
 //!
 //! Two rules stand above the others. *A robot never moves because something failed*: whatever is missing, late or
 //! broken ends in a hold at the measured pose, or in silence where that pose is not known. *Nothing moves before a
@@ -9,9 +9,12 @@
 //!                        │                  └──third in a minute──► NeedsPerson ──person──► Armed
 //!                        └──stop──► Stopped, for good
 //! ```
+//!
+//! Beside all that a person may hold the arm ([`Watched::hold_until_released`]): no mode undoes it.
 
 mod gate;
 mod limits;
+mod unguarded;
 mod watchdog;
 mod workspace;
 
@@ -24,6 +27,7 @@ use glam::DVec3;
 pub(crate) use gate::Gate;
 pub use gate::Watched;
 pub use limits::{HoldCause, LimitError, Limits};
+pub use unguarded::hold_unguarded;
 pub use watchdog::{SharedGuard, Watchdog};
 pub use workspace::{AxisBox, Face, Workspace, WorkspaceError};
 
