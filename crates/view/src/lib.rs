@@ -56,6 +56,7 @@
 pub mod aggregate;
 mod append;
 mod board;
+mod control;
 pub mod format;
 mod line;
 mod live_view;
@@ -75,6 +76,7 @@ mod terminal;
 pub mod video;
 
 pub use board::{Board, BoardState, RunProgress};
+pub use control::{ControlClient, ControlError, ControlReply, ControlServer, Controlled, HOLD_FILE};
 pub use line::{Entry, Stamp};
 pub use live_view::LiveView;
 pub use log::{EventLog, LogError};
