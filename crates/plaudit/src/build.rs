@@ -42,6 +42,7 @@ pub use reward::{
     reward_from, served_reward,
 };
 pub(crate) use reward::{camera_problems, env_weight, live_model, second_model_beside, simulated_reward};
+pub(crate) use robot::StillPolicy;
 pub use robot::{
     BuiltRobot, NamedCamera, RobotHooks, RobotProblem, full_action, reset_pose, robot, simulated_arm, target,
     usual_name, workspace, written_cameras,

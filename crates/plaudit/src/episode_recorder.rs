@@ -95,8 +95,19 @@ impl EpisodeRecorder {
 
     /// A step was taken. Episodes beyond `limit` are not kept.
     pub fn step(&mut self, taken: &TakenStep, limit: u64) -> Result<(), Failure> {
+        self.step_labelled(taken, limit, |_| {})
+    }
+
+    /// The same, where somebody has something to say about an episode that ends, before it is written.
+    pub(crate) fn step_labelled(
+        &mut self,
+        taken: &TakenStep,
+        limit: u64,
+        label: impl Fn(&mut Episode),
+    ) -> Result<(), Failure> {
         let Some(collector) = &mut self.collector else { return Ok(()) };
-        for episode in collector.step(&taken.actions, &taken.step) {
+        for mut episode in collector.step(&taken.actions, &taken.step) {
+            label(&mut episode);
             if self.is_in_turn(&episode, limit) && self.is_sampled(&episode) {
                 self.write(episode)?;
             }

@@ -24,7 +24,8 @@ use crate::config::LoadedConfig;
 use crate::config::block::Fill;
 use crate::config::blocks::env::KeyboardLabels;
 use crate::robot::{
-    KeyTap, SceneReset, SimulatedPerson, SimulatedScene, SimulatedTask, TappedPilot, TerminalPerson,
+    KeyTap, RemoteArm, RemoteControl, RemotePerson, SceneReset, SharedCamera, SimulatedPerson,
+    SimulatedScene, SimulatedTask, StartGate, TappedPilot, TerminalPerson,
 };
 use crate::run::{interrupted, notify_soon};
 
@@ -60,6 +61,8 @@ pub struct RobotHooks {
     pub keys: Option<KeyTap>,
     /// Whether the pose of the tool ends episodes.
     pub ends_by_pose: bool,
+    /// A person elsewhere lets the arm move, begins episodes and ends them: nothing else does.
+    pub remote: Option<RemoteControl>,
 }
 
 /// A robot as an environment, and what stops it.
@@ -81,7 +84,8 @@ impl Builder<'_> {
         if let Some(lerobot) = &self.settings.override_cfg.lerobot {
             return self.lerobot(lerobot);
         }
-        let hooks = RobotHooks { notify: Box::new(notify_soon), keys: None, ends_by_pose: true };
+        let hooks =
+            RobotHooks { notify: Box::new(notify_soon), keys: None, ends_by_pose: true, remote: None };
         Ok(Box::new(self.built_robot(hooks)?.env))
     }
 
@@ -106,7 +110,13 @@ impl Builder<'_> {
         let arm =
             arm.map_err(|error| self.problem("override_cfg.server_url", error, "as http://127.0.0.1:5000"))?;
         let guard = Guard::new(Box::new(arm), limits, server.clock.clone()).map_err(|error| wrong(&error))?;
-        let cameras = self.robot_cameras(&server, written)?;
+        let mut cameras = self.robot_cameras(&server, written)?;
+        let mut shown = Vec::new();
+        if hooks.remote.is_some() {
+            task.max_episode_steps = None;
+            shown = cameras.drain(..).map(SharedCamera::new).collect();
+            cameras.extend(shown.iter().map(|camera| -> Box<dyn Camera> { Box::new(camera.clone()) }));
+        }
         let stop = StopToken::or_when(interrupted);
         let pilots::BuiltPilot { mut pilot, terminal } = self.robot_pilot(&server, &task, &stop)?;
         if let Some(tap) = hooks.keys {
@@ -120,14 +130,20 @@ impl Builder<'_> {
             }),
             None => Box::new(NoTableReset),
         };
+        let table: Box<dyn TableReset> = match &hooks.remote {
+            Some(control) => Box::new(StartGate { control: control.clone(), table, begun: 0 }),
+            None => table,
+        };
+        let (address, is_simulated, control_hz) = (url.clone(), simulated.is_some(), task.control_hz);
         let parts = RobotParts {
             guard,
             cameras,
             pilot,
             table,
-            person: match &simulated {
-                Some(_) => Box::new(SimulatedPerson),
-                None => Box::new(TerminalPerson { address: url, terminal, stop: stop.clone() }),
+            person: match (&simulated, &hooks.remote) {
+                (Some(_), _) => Box::new(SimulatedPerson),
+                (None, Some(control)) => Box::new(RemotePerson(control.clone())),
+                (None, None) => Box::new(TerminalPerson { address: url, terminal, stop: stop.clone() }),
             },
             clock,
             stop: stop.clone(),
@@ -136,6 +152,10 @@ impl Builder<'_> {
             simulated: simulated.map(|simulated| simulated.server),
         };
         let env = RobotEnv::new(task, parts).map_err(|error| wrong(&error))?;
+        if let Some(control) = hooks.remote {
+            let (guard, stop, server) = (env.guard(), stop.clone(), address);
+            control.attach(RemoteArm { guard, stop, cameras: shown, server, is_simulated, control_hz });
+        }
         Ok(BuiltRobot { env, stop })
     }
 
@@ -427,8 +447,8 @@ pub fn simulated_arm(task: SimulatedTask, side: usize) -> Result<Box<dyn Env>, p
 
 /// Stands still: whatever moves the arm is a person.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct StillPolicy {
-    pub(super) width: usize,
+pub(crate) struct StillPolicy {
+    pub(crate) width: usize,
 }
 
 impl Policy for StillPolicy {

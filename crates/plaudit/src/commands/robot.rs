@@ -9,6 +9,8 @@ mod serve;
 mod server;
 pub mod teleop;
 
+pub(super) use bench::{refuse_no_robot, robot_block};
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -4,6 +4,7 @@ mod lerobot;
 mod live_scores;
 mod person;
 mod question;
+mod remote;
 mod script;
 mod simulation;
 mod tap;
@@ -12,6 +13,11 @@ pub use lerobot::LerobotArm;
 pub use live_scores::{LiveScorer, ScoredFrame};
 pub use person::{SimulatedPerson, TerminalPerson};
 pub(crate) use question::{Question, ask_in};
+pub use remote::RemoteControl;
+pub(crate) use remote::{
+    EpisodeDone, FrameLabels, ModelNow, PersonEnd, Phase, RemoteArm, RemotePerson, SharedCamera, StartGate,
+    Watch,
+};
 pub use script::ScriptPilot;
 pub use simulation::{SceneReset, SimulatedScene, SimulatedTask, SimulationError};
 pub use tap::{KeyTap, TappedPilot};

@@ -96,7 +96,7 @@ impl BenchArgs {
 }
 
 /// A config of something else is refused.
-pub(super) fn refuse_no_robot(loaded: &LoadedConfig) -> Result<(), Failure> {
+pub(in crate::commands) fn refuse_no_robot(loaded: &LoadedConfig) -> Result<(), Failure> {
     let env = robot_env(loaded);
     if env.env_type == EnvType::Realworld {
         return Ok(());
@@ -107,7 +107,7 @@ pub(super) fn refuse_no_robot(loaded: &LoadedConfig) -> Result<(), Failure> {
 }
 
 /// The block of a config that has the robot.
-pub(super) fn robot_block(loaded: &LoadedConfig) -> EnvBlock {
+pub(in crate::commands) fn robot_block(loaded: &LoadedConfig) -> EnvBlock {
     let is_robot = loaded.config.env.eval.env_type == EnvType::Realworld;
     if is_robot { EnvBlock::Eval } else { EnvBlock::Train }
 }

@@ -1,8 +1,10 @@
 //! `plaudit robot teleop`: a person moves the arm, and the reward model says live what it thinks of that.
 
+mod controlled;
 mod display;
 mod summary;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -57,6 +59,10 @@ pub struct Teleop {
     /// Print what happened as JSON at the end, and nothing before
     #[arg(long)]
     json: bool,
+    /// Let another program drive it, as the studio does: it begins and ends episodes, labels their frames and holds the arm. What it
+    /// asks goes to the address in DIR/control.json; episodes are recorded in DIR/data, unless the config says where
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["episodes", "json"])]
+    control: Option<PathBuf>,
 }
 
 impl Teleop {
@@ -64,6 +70,9 @@ impl Teleop {
     pub(super) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         let loaded = load::to_teleoperate(&self.config, verbosity)?;
         listen_for_interrupts();
+        if let Some(folder) = &self.control {
+            return controlled::run(loaded, folder, self.seconds, verbosity);
+        }
         let setup = TeleopSetup {
             display: Display::new(verbosity.quiet || self.json),
             models: WorkerModels::Here,
@@ -166,8 +175,12 @@ impl Session {
         let reward = &loaded.config.reward;
         let model_decides = reward.use_reward_model && reward.standalone_realworld;
         let keys = KeyTap::default();
-        let hooks =
-            RobotHooks { notify: display.notifier(), keys: Some(keys.clone()), ends_by_pose: !model_decides };
+        let hooks = RobotHooks {
+            notify: display.notifier(),
+            keys: Some(keys.clone()),
+            ends_by_pose: !model_decides,
+            remote: None,
+        };
         let BuiltRobot { env, stop } = build::robot(loaded, which, hooks)?;
         let live = build::live_model(loaded, which, env.spec(), &models)?;
         let scores = match live {

@@ -28,20 +28,20 @@ static SCREEN: Mutex<()> = Mutex::new(());
 
 /// A rate from pauses between events.
 #[derive(Debug, Clone, Copy, Default)]
-struct Rate {
+pub(super) struct Rate {
     last: Option<Instant>,
     secs: Option<f64>,
 }
 
 impl Rate {
-    fn event(&mut self, now: Instant) {
+    pub(super) fn event(&mut self, now: Instant) {
         if let Some(last) = self.last.replace(now) {
             let secs = now.saturating_duration_since(last).as_secs_f64();
             self.secs = Some(self.secs.map_or(secs, |before| before + NEWEST * (secs - before)));
         }
     }
 
-    fn hz(&self) -> f64 {
+    pub(super) fn hz(&self) -> f64 {
         self.secs.map_or(0.0, |secs| 1.0 / secs.max(1e-6))
     }
 }
