@@ -49,6 +49,8 @@ mod served_judge;
 mod signals;
 mod structure;
 mod studio;
+#[cfg(target_os = "linux")]
+mod studio_robot;
 mod studio_work;
 mod sweep;
 mod training;

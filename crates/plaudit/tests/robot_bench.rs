@@ -38,13 +38,13 @@ fn nowhere() -> String {
 }
 
 /// A simulated robot in a process of its own, ended with the test.
-struct Elsewhere {
+pub(crate) struct Elsewhere {
     process: std::process::Child,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Elsewhere {
-    fn start(task: &str) -> Self {
+    pub(crate) fn start(task: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
         command.args(["robot", "simulate", task, "--port", "0"]);
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();

@@ -63,7 +63,7 @@ impl Running {
         (status, text)
     }
 
-    fn ask(&self, method: &str, path: &str, headers: &[&str], body: &str) -> (u16, String) {
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &[&str], body: &str) -> (u16, String) {
         let mut request = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
         for header in headers {
             request += &format!("{header}\r\n");
@@ -86,7 +86,7 @@ impl Running {
         self.own("GET", path, "")
     }
 
-    fn cookie(&self) -> String {
+    pub(crate) fn cookie(&self) -> String {
         format!("Cookie: plaudit_studio_{}={}", self.port, self.token)
     }
 
@@ -330,7 +330,7 @@ pub(crate) fn fits(tab: &mut Tab, at: &str) {
         tab.eval("[...document.images].filter(image => image.complete && !image.naturalWidth).length");
     assert_eq!(broken, 0, "{at} has images that did not come");
     let unnamed = tab.eval(
-        "[...document.querySelectorAll('button, a[href], input, select')].filter(one => !(one.innerText || one.getAttribute('aria-label') \
+        "[...document.querySelectorAll('button, a[href], input:not([type=hidden]), select')].filter(one => !(one.innerText || one.getAttribute('aria-label') \
          || one.title || one.labels?.length || one.querySelector('[alt]'))).map(one => one.outerHTML).join()",
     );
     assert_eq!(unnamed, "", "{at}: without a name");

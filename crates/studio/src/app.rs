@@ -11,6 +11,7 @@ use crate::images::Images;
 use crate::labels::{LABELS_FOLDER, Labels};
 use crate::library::Library;
 use crate::models::Accepted;
+use crate::robot::Robots;
 use crate::runs::Runs;
 use crate::scoring::Scoring;
 use crate::server::StudioSettings;
@@ -20,6 +21,8 @@ pub(crate) struct App {
     pub(crate) folder: Folder,
     /// Whether nothing may be written.
     pub(crate) read_only: bool,
+    /// Whether other machines can reach it.
+    pub(crate) is_exposed: bool,
     pub(crate) events: Arc<Events>,
     pub(crate) library: Arc<Library>,
     pub(crate) scoring: Arc<Scoring>,
@@ -28,6 +31,7 @@ pub(crate) struct App {
     pub(crate) compare: Comparisons,
     pub(crate) accepted: Accepted,
     pub(crate) runs: Arc<Runs>,
+    pub(crate) robots: Robots,
     pub(crate) backend: Option<Arc<dyn Backend>>,
 }
 
@@ -40,18 +44,22 @@ impl App {
     ) -> Result<Arc<Self>, StudioError> {
         let events = Arc::new(Events::default());
         let library = Arc::new(Library::new(folder.clone()));
-        let StudioSettings { models, open_options, read_only, .. } = settings;
+        let StudioSettings { models, open_options, read_only, address, .. } = settings;
         let scoring = Arc::new(Scoring::new(folder.clone(), library.clone(), &models, open_options));
         let compare = Comparisons::new(&folder.root().join(LABELS_FOLDER));
         let labels = Labels::new(folder.clone(), read_only);
         let accepted = Accepted::in_folder(&folder.root().join(LABELS_FOLDER));
         let runs = Arc::new(Runs::new(folder.clone()));
+        let robots = Robots::new(folder.clone());
+        // The menu has the page where there is one.
+        robots.configs(backend.as_deref());
         runs.start(&events)?;
         library.start(&events)?;
         scoring.start(&events)?;
         Ok(Arc::new(Self {
             folder,
             read_only,
+            is_exposed: !address.ip().is_loopback(),
             events,
             library,
             scoring,
@@ -60,6 +68,7 @@ impl App {
             compare,
             accepted,
             runs,
+            robots,
             backend,
         }))
     }

@@ -16,6 +16,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ("compare.js", JS, include_str!("assets/compare.js")),
     ("data.js", JS, include_str!("assets/data.js")),
     ("models.js", JS, include_str!("assets/models.js")),
+    ("robot.js", JS, include_str!("assets/robot.js")),
     ("runs.js", JS, include_str!("assets/runs.js")),
     ("new_run.js", JS, include_str!("assets/new_run.js")),
     ("player.js", JS, include_str!("assets/player.js")),

@@ -40,6 +40,30 @@ pub trait Backend: Send + Sync {
 
     /// Asks a process to finish its step, save and end.
     fn ask_to_stop(&self, process: u32);
+
+    /// The robots that configs of a folder name, and those that were named besides.
+    fn robots(&self, folder: &Path) -> Vec<RobotConfig>;
+
+    /// Sends the arm behind a robot server to where it is, for a person who wants it to stay.
+    ///
+    /// # Errors
+    /// When the server does not say that it heard it.
+    fn hold_arm(&self, server: &str) -> Result<(), String>;
+}
+
+/// A robot that a config describes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RobotConfig {
+    /// What pages call it: the config's path below the folder, or the word it was named by.
+    pub name: String,
+    /// What whoever starts a session calls the config.
+    pub config: String,
+    /// What moves, in a few words.
+    pub about: String,
+    /// Where its robot server is, unless it is started with the session.
+    pub server: Option<String>,
+    /// Why it cannot be used.
+    pub problem: Option<String>,
 }
 
 /// A key of a recipe.
@@ -94,6 +118,17 @@ pub enum Work {
         /// Images, sorted into success and failure.
         added: PathBuf,
         /// The run directory.
+        run: PathBuf,
+    },
+    /// A robot is connected to, for a person to move.
+    Robot {
+        /// Which config.
+        config: String,
+        /// Keys and their values.
+        values: Vec<(String, String)>,
+        /// The reward model, where it is not the config's.
+        model: Option<PathBuf>,
+        /// The folder of the session.
         run: PathBuf,
     },
 }

@@ -50,7 +50,7 @@ impl Default for Images {
 }
 
 /// Width and height of a frame whose longer side is so long at most.
-fn fitted((height, width): (usize, usize), side: usize) -> (usize, usize) {
+pub(crate) fn fitted((height, width): (usize, usize), side: usize) -> (usize, usize) {
     let long = height.max(width).max(1);
     match long > side {
         true => ((height * side / long).max(1), (width * side / long).max(1)),

@@ -35,11 +35,12 @@ mod lines;
 mod lru;
 mod models;
 mod pages;
+mod robot;
 mod runs;
 mod scoring;
 mod server;
 mod shell;
 
-pub use backend::{Backend, FieldKind, RecipeField, Work};
+pub use backend::{Backend, FieldKind, RecipeField, RobotConfig, Work};
 pub use error::StudioError;
 pub use server::{Studio, StudioSettings};

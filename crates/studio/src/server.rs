@@ -161,6 +161,10 @@ impl Service {
             Err(refusal) => Err(refusal),
             Ok(request) if request.word(0) == "events" => Ok(Reply::events(self.app.events.listen())),
             Ok(request) if request.word(0) == "static" => assets::reply(request.word(1)),
+            // Nothing that others ask for may keep an arm moving: a thread of its own, and no place in a queue.
+            Ok(request) if request.is_post() && request.word(0) == "robot" && request.word(1) == "hold" => {
+                on_own_thread(self.app.clone(), request).await
+            }
             Ok(request) => {
                 let app = self.app.clone();
                 let answered = tokio::task::spawn_blocking(move || pages::answer(&app, &request)).await;
@@ -174,6 +178,18 @@ impl Service {
             false => Reply::refused(&refusal),
         })
     }
+}
+
+/// Answers a request beside all others.
+async fn on_own_thread(app: Arc<App>, request: crate::http::Request) -> Result<Reply, Refusal> {
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    let answer = move || {
+        // Whoever asked may have gone; it is done all the same.
+        let _ = sender.send(pages::answer(&app, &request));
+    };
+    let started = std::thread::Builder::new().name("hold".into()).spawn(answer);
+    started.map_err(|error| Refusal::failed(error.to_string()))?;
+    receiver.await.unwrap_or_else(|_| Err(Refusal::failed("this request broke something; the others go on")))
 }
 
 /// Goes on without the token in the address. A reply that says to go elsewhere would not do: where another site led here, the

@@ -7,7 +7,7 @@ use plaudit_view::page::{Html, escape};
 
 use crate::app::App;
 use crate::http::{Refusal, Reply};
-use crate::pages::PAGES;
+use crate::pages::{PAGES, Page};
 
 /// A page to be shown.
 #[derive(Default)]
@@ -49,7 +49,7 @@ impl View {
              <main id=\"main\" tabindex=\"-1\">\n<h1 class=\"plain-title\">{title}</h1>\n{4}</main>\n{5}\
              <p id=\"status\" role=\"status\" aria-live=\"polite\"></p></body></html>\n",
             if app.read_only { " data-read-only" } else { "" },
-            self.menu(),
+            self.menu(app),
             escape(&app.folder.root().display().to_string()),
             escape(&app.folder_name()),
             self.body.as_str(),
@@ -57,9 +57,13 @@ impl View {
         )
     }
 
-    fn menu(&self) -> String {
+    fn menu(&self, app: &App) -> String {
         let mut html = String::new();
-        for page in PAGES.iter().filter(|page| !page.title.is_empty()) {
+        // Most folders have no robot.
+        let is_shown = |page: &&&Page| {
+            !page.title.is_empty() && (page.path != "robot" || self.page == "robot" || app.robots.is_any())
+        };
+        for page in PAGES.iter().filter(is_shown) {
             let here = if page.path == self.page { " aria-current=\"page\"" } else { "" };
             let _ = write!(html, "<a href=\"/{}\"{here}>{}</a>", page.path, escape(page.title));
         }

@@ -1,6 +1,7 @@
 //! `plaudit studio`: look at what is in a folder in the browser, and label it.
 
 mod backend;
+mod robots;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -8,6 +9,7 @@ use std::process::{Command as Process, Stdio};
 use std::sync::Arc;
 
 use clap::Args;
+use plaudit_nn::classifier::{Device, Precision};
 use plaudit_reward::open::OpenOptions;
 use plaudit_studio::{Studio, StudioError, StudioSettings};
 
@@ -29,6 +31,7 @@ use crate::run::{interrupted, listen_for_interrupts};
 #[command(after_help = "Examples:
   plaudit studio plaudit-demo
   plaudit studio logs/run/collected_data --model logs/reward_training
+  plaudit studio bench --robot bench/arm.yaml
   plaudit studio datasets --read-only --bind 0.0.0.0 --port 8123 --no-open")]
 pub struct Command {
     /// The folder to show
@@ -46,6 +49,9 @@ pub struct Command {
     /// A reward model beside those in the folder: a run, a checkpoint, a file, or a server's address. May be repeated
     #[arg(long, value_name = "MODEL")]
     model: Vec<PathBuf>,
+    /// A robot beside those whose configs lie in the folder: a config file, or a recipe. May be repeated
+    #[arg(long, value_name = "CONFIG")]
+    robot: Vec<String>,
     /// Open the browser, also where there may be none
     #[arg(long, overrides_with = "no_open")]
     open: bool,
@@ -60,7 +66,10 @@ impl Command {
     /// Does it.
     pub fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         let device = self.device.choice().resolve(GpuWork::Classifier).map_err(super::reward::no_gpu)?;
-        let open_options = OpenOptions { device, python: interpreter::default(), ..OpenOptions::default() };
+        // A judge's numbers on a GPU are 16 bits.
+        let precision = if device == Device::Cpu { Precision::Fp32 } else { Precision::Bf16 };
+        let python = interpreter::default();
+        let open_options = OpenOptions { device, precision, python, ..OpenOptions::default() };
         let settings = StudioSettings {
             folder: self.folder.clone(),
             address: SocketAddr::new(self.bind, self.port),
@@ -68,9 +77,9 @@ impl Command {
             models: self.model.clone(),
             open_options,
         };
-        let studio =
-            Studio::bind_with(settings, Some(Arc::new(ThisProgram { is_exposed: !self.bind.is_loopback() })))
-                .map_err(|error| failure(&error))?;
+        let robots = self.robot.iter().map(|robot| robots::wherever(robot)).collect();
+        let backend = ThisProgram { is_exposed: !self.bind.is_loopback(), robots };
+        let studio = Studio::bind_with(settings, Some(Arc::new(backend))).map_err(|error| failure(&error))?;
         listen_for_interrupts();
         if !verbosity.quiet {
             self.say_who_can_look(&studio);

@@ -10,6 +10,7 @@ mod episode;
 mod file;
 mod label;
 mod models;
+mod robot;
 mod runs;
 
 use std::sync::Arc;
@@ -30,8 +31,16 @@ pub(crate) struct Page {
 }
 
 /// All of them, in the order of the menu.
-pub(crate) const PAGES: &[&Page] =
-    &[&data::PAGE, &episode::PAGE, &file::PAGE, &label::PAGE, &models::PAGE, &compare::PAGE, &runs::PAGE];
+pub(crate) const PAGES: &[&Page] = &[
+    &data::PAGE,
+    &episode::PAGE,
+    &file::PAGE,
+    &label::PAGE,
+    &models::PAGE,
+    &compare::PAGE,
+    &runs::PAGE,
+    &robot::PAGE,
+];
 
 /// Answers a request that was let in.
 pub(crate) fn answer(app: &Arc<App>, request: &Request) -> Result<Reply, Refusal> {

@@ -512,7 +512,7 @@ fn options(attributes: &str, value: &str, words: &[(&str, &str)]) -> String {
 }
 
 /// The values of a form that are not the recipe's.
-fn values(form: &Params) -> Result<Vec<(String, String)>, Refusal> {
+pub(super) fn values(form: &Params) -> Result<Vec<(String, String)>, Refusal> {
     let pair = |text: &str| {
         let (key, value) = text.split_once('=').ok_or_else(|| Refusal::bad("a value is `key=value`"))?;
         let is_key = key.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter));

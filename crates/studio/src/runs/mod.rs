@@ -21,7 +21,7 @@ use self::curves::OpenRun;
 pub(crate) use self::curves::{RunCurves, thinned};
 pub(crate) use self::facts::{RunFacts, RunState};
 pub(crate) use self::media::{alarm_frames, media_type, videos};
-pub(crate) use self::process::{free_run, start};
+pub(crate) use self::process::{RUNS_FOLDER, free_run, last_words, output_of, start, start_until_end};
 use crate::backend::Backend;
 use crate::error::StudioError;
 use crate::events::Events;

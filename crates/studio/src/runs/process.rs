@@ -10,7 +10,7 @@ use crate::backend::Work;
 use crate::http::Refusal;
 
 /// Where runs go that are started here, below the folder, and where what they say goes.
-const RUNS_FOLDER: &str = "logs";
+pub(crate) const RUNS_FOLDER: &str = "logs";
 const OUTPUT_FOLDER: &str = "output";
 /// How much of what a run said last is repeated when it fails.
 const LAST_WORDS: usize = 1200;
@@ -32,7 +32,7 @@ pub(crate) fn free_run(app: &App, name: &str) -> Result<PathBuf, Refusal> {
 }
 
 /// Where a run's words go.
-fn output_of(run: &Path) -> PathBuf {
+pub(crate) fn output_of(run: &Path) -> PathBuf {
     let name = run.file_name().unwrap_or_default().to_string_lossy();
     let folder = run.parent().unwrap_or(run);
     folder.join(OUTPUT_FOLDER).join(format!("{name}.txt"))
@@ -44,8 +44,24 @@ pub(crate) fn start(
     work: &Work,
     done: impl FnOnce(&App) + Send + 'static,
 ) -> Result<String, Refusal> {
+    start_until_end(app, work, move |app, is_done| {
+        if is_done {
+            done(app);
+        }
+    })
+}
+
+/// The same; `ended` is called whatever ends it, with whether that was a success.
+pub(crate) fn start_until_end(
+    app: &Arc<App>,
+    work: &Work,
+    ended: impl FnOnce(&App, bool) + Send + 'static,
+) -> Result<String, Refusal> {
     let backend = app.backend.as_ref().ok_or_else(|| Refusal::conflict("this studio starts no runs"))?;
-    let (Work::Recipe { run, .. } | Work::Resume { run, .. } | Work::Retrain { run, .. }) = work;
+    let (Work::Recipe { run, .. }
+    | Work::Resume { run, .. }
+    | Work::Retrain { run, .. }
+    | Work::Robot { run, .. }) = work;
     let (run, output) = (app.folder.name(run), output_of(run));
     let mut child = backend.start(work, app.folder.root(), &output).map_err(Refusal::bad)?;
     let (app, name) = (app.clone(), run.clone());
@@ -53,9 +69,7 @@ pub(crate) fn start(
     let wait = move || {
         let is_done = child.wait().is_ok_and(|status| status.success());
         app.runs.look();
-        if is_done {
-            done(&app);
-        }
+        ended(&app, is_done);
         let said = if is_done { None } else { Some(last_words(&output)) };
         app.events.tell(
             "ended",
@@ -70,7 +84,7 @@ pub(crate) fn start(
 }
 
 /// What a run said last.
-fn last_words(output: &Path) -> String {
+pub(crate) fn last_words(output: &Path) -> String {
     let text = std::fs::read(output).unwrap_or_default();
     let text = String::from_utf8_lossy(&text[text.len().saturating_sub(1 << 16)..]).into_owned();
     let errors = text.rfind('×').map_or(text.as_str(), |at| &text[at..]);

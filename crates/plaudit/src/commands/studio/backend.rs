@@ -6,10 +6,11 @@ use std::process::{Child, Command as Process, Stdio};
 
 use miette::Diagnostic as _;
 use plaudit_compose::{Node, Value};
-use plaudit_studio::{Backend, FieldKind, RecipeField, Work};
+use plaudit_studio::{Backend, FieldKind, RecipeField, RobotConfig, Work};
 use plaudit_view::page::{Finding, Tone};
 use plaudit_view::{AuditedModel, ReportedRun, RunDir};
 
+use super::robots;
 use crate::cli::ConfigArgs;
 use crate::commands::report::{RunConfig, audit_beside, audit_of, words};
 use crate::config::block::{BlockDoc, FieldDoc, Kind, Setting};
@@ -24,6 +25,8 @@ pub(super) struct ThisProgram {
     /// Whether other machines can reach the studio. A config may name programs, so that whoever starts a run may run anything: that
     /// is for this machine alone.
     pub(super) is_exposed: bool,
+    /// Robots that were named besides those of the folder.
+    pub(super) robots: Vec<String>,
 }
 
 impl Backend for ThisProgram {
@@ -84,6 +87,9 @@ impl Backend for ThisProgram {
                 words.extend([place("runner.logger.log_path", run), "runner.second_model=false".into()]);
                 words
             }
+            Work::Robot { config, values, model, run } => {
+                robots::session_words(folder, config, values, model.as_deref(), run)?
+            }
         };
         spawn(&words, folder, output).map_err(|error| format!("the run cannot be started: {error}"))
     }
@@ -91,9 +97,17 @@ impl Backend for ThisProgram {
     fn ask_to_stop(&self, process: u32) {
         signals::ask_to_stop(process);
     }
+
+    fn robots(&self, folder: &Path) -> Vec<RobotConfig> {
+        robots::find(folder, &self.robots)
+    }
+
+    fn hold_arm(&self, server: &str) -> Result<(), String> {
+        robots::hold(server)
+    }
 }
 
-fn in_words(failure: &Failure) -> String {
+pub(super) fn in_words(failure: &Failure) -> String {
     match failure.help() {
         Some(help) => format!("{failure}; {help}"),
         None => failure.to_string(),
@@ -115,7 +129,7 @@ fn loaded(recipe: &str, values: &[(String, String)]) -> Result<LoadedConfig, Str
 }
 
 /// Keys and values as the command line has them.
-fn overrides(values: &[(String, String)]) -> impl Iterator<Item = String> {
+pub(super) fn overrides(values: &[(String, String)]) -> impl Iterator<Item = String> {
     values.iter().map(|(key, value)| format!("{key}={}", written(value)))
 }
 
@@ -129,7 +143,7 @@ fn written(value: &str) -> String {
     }
 }
 
-fn place(key: &str, path: &Path) -> String {
+pub(super) fn place(key: &str, path: &Path) -> String {
     format!("{key}={}", written(&path.display().to_string()))
 }
 
@@ -227,7 +241,7 @@ fn kind_name<T: Setting>() -> String {
 mod tests {
     use super::*;
 
-    const HERE: ThisProgram = ThisProgram { is_exposed: false };
+    const HERE: ThisProgram = ThisProgram { is_exposed: false, robots: Vec::new() };
 
     #[test]
     fn every_recipe_has_fields_with_values() {
@@ -256,7 +270,7 @@ mod tests {
     #[test]
     fn a_studio_that_others_can_reach_starts_nothing() {
         let work = Work::Resume { run: "run".into(), job: "train".into() };
-        let said = ThisProgram { is_exposed: true }
+        let said = ThisProgram { is_exposed: true, robots: Vec::new() }
             .start(&work, Path::new("."), Path::new("output.txt"))
             .unwrap_err();
         assert!(said.contains("--bind"), "{said}");
