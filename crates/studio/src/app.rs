@@ -51,12 +51,10 @@ impl App {
         let accepted = Accepted::in_folder(&folder.root().join(LABELS_FOLDER));
         let runs = Arc::new(Runs::new(folder.clone()));
         let robots = Robots::new(folder.clone());
-        // The menu has the page where there is one.
-        robots.configs(backend.as_deref());
         runs.start(&events)?;
         library.start(&events)?;
         scoring.start(&events)?;
-        Ok(Arc::new(Self {
+        let app = Arc::new(Self {
             folder,
             read_only,
             is_exposed: !address.ip().is_loopback(),
@@ -70,7 +68,13 @@ impl App {
             runs,
             robots,
             backend,
-        }))
+        });
+        // The menu has the page where there is a robot; nobody waits for a large folder to be looked through.
+        let looking = app.clone();
+        std::thread::Builder::new()
+            .name("robots".into())
+            .spawn(move || looking.robots.configs(looking.backend.as_deref()))?;
+        Ok(app)
     }
 
     /// Lets threads and streams end.

@@ -61,12 +61,15 @@ impl Robots {
 
     /// The robots that configs name, looked for again from time to time.
     pub(crate) fn configs(&self, backend: Option<&dyn Backend>) -> Vec<RobotConfig> {
-        let mut configs = self.configs.lock().unwrap_or_else(PoisonError::into_inner);
-        if configs.0.is_none_or(|at| at.elapsed() > LOOKS_EVERY) {
-            let found = backend.map(|backend| backend.robots(self.folder.root())).unwrap_or_default();
-            *configs = (Some(Instant::now()), found);
+        let lock = || self.configs.lock().unwrap_or_else(PoisonError::into_inner);
+        let (looked, found) = lock().clone();
+        if looked.is_some_and(|at| at.elapsed() <= LOOKS_EVERY) {
+            return found;
         }
-        configs.1.clone()
+        // Every page has a menu, and none of them waits for this.
+        let found = backend.map(|backend| backend.robots(self.folder.root())).unwrap_or_default();
+        *lock() = (Some(Instant::now()), found.clone());
+        found
     }
 
     /// Whether there is any: what was found last.

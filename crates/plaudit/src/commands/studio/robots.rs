@@ -13,9 +13,9 @@ use crate::config::{self, LoadedConfig};
 use crate::failure::Failure;
 use crate::load::RequestedConfig;
 
-/// How deep configs are looked for, how many files, and how large one is.
+/// How deep configs are looked for, among how many entries, and how large one is.
 const DEEPEST: usize = 3;
-const MOST_FILES: usize = 2000;
+const MOST_ENTRIES: usize = 20_000;
 const MOST_BYTES: u64 = 64 << 10;
 /// What a config of a robot has in it.
 const SIGN: &str = "realworld";
@@ -31,8 +31,8 @@ pub(super) fn wherever(config: &str) -> String {
 /// Those that were named, and those of a folder.
 pub(super) fn find(folder: &Path, named: &[String]) -> Vec<RobotConfig> {
     let named = named.iter().map(|config| described(config.clone(), config.clone()));
-    let mut files = Vec::new();
-    collect(folder, 0, &mut files);
+    let (mut files, mut left) = (Vec::new(), MOST_ENTRIES);
+    collect(folder, 0, &mut left, &mut files);
     let of_folder = files.into_iter().map(|path| {
         let name = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
         described(name, path.display().to_string())
@@ -44,18 +44,19 @@ pub(super) fn find(folder: &Path, named: &[String]) -> Vec<RobotConfig> {
 }
 
 /// Files that may describe a robot. What a run wrote down about itself is none, and links are not followed.
-fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
+fn collect(folder: &Path, depth: usize, left: &mut usize, files: &mut Vec<PathBuf>) {
     let is_of_a_run = ["events.jsonl", "process.json"].iter().any(|name| folder.join(name).exists());
-    if is_of_a_run || files.len() > MOST_FILES {
+    if is_of_a_run {
         return;
     }
-    let mut entries: Vec<_> = std::fs::read_dir(folder).into_iter().flatten().flatten().collect();
+    let mut entries: Vec<_> = std::fs::read_dir(folder).into_iter().flatten().flatten().take(*left).collect();
+    *left -= entries.len();
     entries.sort_by_key(std::fs::DirEntry::file_name);
     for entry in entries {
         let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
         let is_hidden = entry.file_name().to_string_lossy().starts_with('.');
         if kind.is_dir() && depth < DEEPEST && !is_hidden {
-            collect(&path, depth + 1, files);
+            collect(&path, depth + 1, left, files);
         } else if kind.is_file() && is_robot(&path) {
             files.push(path);
         }
