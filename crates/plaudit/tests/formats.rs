@@ -227,7 +227,7 @@ fn trajectories_without_images_are_rendered() {
     }
     let file = recorded("pick_cube.none.h5");
     for (words, why) in [
-        (&["--env-id", "StackCube-v1"][..], "`StackCube-v1` cannot be drawn here"),
+        (&["--env-id", "StackCube-v1"][..], "cannot be drawn here"),
         (&["--env-id", "PegInsertionSide-v1"], "the simulator's states have no `peg`"),
         (&["--camera", "left"], "the cameras are base_camera"),
     ] {

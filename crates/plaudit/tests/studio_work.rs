@@ -217,12 +217,14 @@ fn a_mistake_is_mended_and_the_model_learns_from_it() {
     let both = "/compare?d=play&n=6&m=reward&m=logs%2Fretrained";
     let pages = [
         ("/models", "document.querySelector('td a') !== null", None),
-        (&show, is_there, Some("mistakes")),
+        (&show, is_there, None),
         (both, ALL_COMPARED, Some("compared")),
     ];
     if let Some(mut tab) = looked_at(&studio, &pages) {
         tab.go(&studio.address(&show));
         tab.wait_for(is_there);
+        tab.eval("document.getElementById('mistakes').scrollIntoView()");
+        picture(&mut tab, "mistakes");
         let shown = count(&gallery());
         tab.key("j");
         tab.key("a");
