@@ -135,7 +135,7 @@ fn a_judge_is_compared_with_a_classifier() {
     until("all was scored", || studio.get(&result).1.contains("data-done=\"3\" data-all=\"3\""));
     let (_, text) = studio.get(&result);
     assert!(text.contains("<th scope=\"row\">judge</th><td>0.500</td>"), "{text}");
-    let curves = || studio.get("/episode/curves?d=episodes&i=0&s=0&m=judge").1;
+    let curves = || studio.get("/episode/curves?d=episodes&i=0&s=0&kind=reward&m=judge").1;
     until("its curve is there", || curves().contains("asked at 16 points"));
     assert!(
         curves().contains("judge: threshold 0.500, which is taken as it has none of its own"),
@@ -145,7 +145,7 @@ fn a_judge_is_compared_with_a_classifier() {
 
     // One that was tuned for nothing is asked by TOPReward, and its curve goes to other tools as well.
     let name = format!("{}", untuned.display()).replace('/', "%2F");
-    let curves = || studio.get(&format!("/episode/curves?d=episodes&i=0&s=0&m={name}")).1;
+    let curves = || studio.get(&format!("/episode/curves?d=episodes&i=0&s=0&kind=reward&m={name}")).1;
     posted(&studio, "/episode/score", &format!("d=episodes&i=0&s=0&m={name}"));
     until("the other's curve is there", || curves().contains("TOPReward"));
     let export = ["-q", "dataset", "export", "episodes", "--format", "mcap", "--reward-model", "judge"];
