@@ -98,6 +98,7 @@ fn models_are_compared_and_every_answer_outlives_a_kill() {
         ("/runs/start", "recipe=cartpole_ppo"),
         ("/runs/stop", "r=x"),
         ("/runs/resume", "r=x"),
+        ("/runs/branch", "r=x&name=y&set=a%3D1"),
     ] {
         let (status, text) = studio.own("POST", path, body);
         assert!(status == 403 && text.contains("only reads"), "{path}: {text}");
@@ -255,6 +256,13 @@ fn looked_at(studio: &Running, pages: &[(&str, &str, Option<&str>)]) -> Option<T
     Some(tab)
 }
 
+/// The newest checkpoint of a run.
+fn newest_step(run: &Path) -> u64 {
+    let names = std::fs::read_dir(run.join("checkpoints")).unwrap().map(|entry| entry.unwrap().file_name());
+    let step = |name: std::ffi::OsString| name.to_str()?.strip_prefix("global_step_")?.parse().ok();
+    names.filter_map(step).max().unwrap()
+}
+
 /// The process of a run.
 fn process(run: &Path) -> RunProcess {
     RunProcess::of(run).unwrap()
@@ -325,6 +333,23 @@ fn a_run_is_started_outlives_the_studio_and_is_stopped_and_goes_on() {
     std::fs::write(other.join("process.json"), written).unwrap();
     until("it was found", || studio.get("/runs/state?r=logs/other").0 == 200);
     assert_eq!(studio.own("POST", "/runs/stop", "r=logs/other").0, 409);
+
+    // From what it saved last, a run of its own with another schedule; what is refused starts nothing.
+    for (set, why) in
+        [("", "which keys"), ("set=algorithm.gamma%3Dhigh", "number"), ("set=no.such.key%3D1", "no.such")]
+    {
+        let (status, text) = studio.own("POST", "/runs/branch", &format!("r=logs/my_run&name=slower&{set}"));
+        assert!(status == 400 && text.contains(why), "{status} {text}");
+    }
+    let saved = newest_step(&run);
+    let set = format!("set=algorithm.gamma%3D0.9&set=runner.max_epochs%3D{}", saved + 2);
+    let started = posted(&studio, "/runs/branch", &format!("r=logs/my_run&name=slower&{set}"));
+    assert!(started.contains("logs/slower"), "{started}");
+    until("the other has ended", || studio.get("/runs/state?r=logs/slower").1.contains(">done<"));
+    let slower = here.join("logs/slower");
+    assert_eq!(newest_step(&slower), saved + 2, "it began where the first one had saved");
+    assert!(std::fs::read_to_string(slower.join("config.yaml")).unwrap().contains("gamma: 0.9"));
+    assert_eq!(newest_step(&run), saved);
 
     posted(&studio, "/runs/resume", "r=logs/my_run");
     until("it goes on", || state(&studio, "running"));

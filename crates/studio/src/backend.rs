@@ -111,6 +111,17 @@ pub enum Work {
         /// What the run does, as its log says.
         job: String,
     },
+    /// A run of its own starts from what another one saved last, with other values of some keys.
+    Branch {
+        /// The run directory of the other one.
+        from: PathBuf,
+        /// What the runs do, as the log of the other one says.
+        job: String,
+        /// Keys and their values.
+        values: Vec<(String, String)>,
+        /// The run directory.
+        run: PathBuf,
+    },
     /// A reward model learns from more frames.
     Retrain {
         /// The model it starts from.

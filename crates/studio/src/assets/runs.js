@@ -52,5 +52,17 @@
       if (done) studio.say(what === 'stop' ? 'it finishes its step and saves' : 'it goes on');
       load();
     });
+    const branch = document.getElementById('branch');
+    branch?.addEventListener('submit', async event => {
+      event.preventDefault();
+      const set = branch.elements.values.value.split('\n').map(line => line.trim()).filter(line => line);
+      const begun = await studio.quietly(studio.post('/runs/branch', { r: branch.dataset.run, name: branch.elements.name.value, set }));
+      if (!begun) return;
+      // The run directory appears once the program has read the checkpoint.
+      studio.say('starting');
+      const show = () => studio.get('/runs/state', { r: begun.run }).then(() => location.assign(`/runs/show?${studio.words({ r: begun.run })}`)).catch(() => {});
+      studio.on('runs', show);
+      studio.on('ended', event => { if (event.run === begun.run) { if (event.done) show(); else studio.say(event.said || 'it ended', true); } });
+    });
   }
 })();

@@ -50,6 +50,7 @@ fn answer(app: &Arc<App>, request: &Request) -> Result<Reply, Refusal> {
         ("start", true) => start_recipe(app, &request.form),
         ("stop", true) => stop(app, &request.form),
         ("resume", true) => resume(app, &request.form),
+        ("branch", true) => branch(app, &request.form),
         _ => Err(Refusal::not_found("there is no such page")),
     }
 }
@@ -203,6 +204,9 @@ fn show(app: &App, runs: &[RunRow]) -> Result<Reply, Refusal> {
     let body = &mut view.body;
     let states: String = runs.iter().map(|run| state(app, run)).collect();
     body.raw(&format!("<div id=\"states\">{states}</div>"));
+    if let [run] = runs {
+        body.raw(&branch_form(app, run));
+    }
     let mut parts: Vec<String> = Vec::new();
     for run in runs {
         for name in app.runs.curves(&run.name)?.names() {
@@ -290,6 +294,22 @@ fn controls(app: &App, run: &RunRow) -> String {
             .into(),
         RunState::Stopped | RunState::Failed | RunState::Done => String::new(),
     }
+}
+
+/// Where a run can be gone on from with other values.
+fn branch_form(app: &App, run: &RunRow) -> String {
+    if app.read_only || app.backend.is_none() || run.facts.saved.is_none() {
+        return String::new();
+    }
+    let (name, short) = (escape(&run.name), run.name.rsplit('/').next().unwrap_or(&run.name));
+    format!(
+        "<details class=\"box\"><summary><b>Go on with other values</b></summary><form id=\"branch\" data-run=\"{name}\"><label>Name \
+         <input name=\"name\" value=\"{}\" maxlength=\"80\" required></label><label>Keys and values, one a line <textarea name=\"values\" \
+         rows=\"3\" spellcheck=\"false\" placeholder=\"key=value\" required></textarea></label><p class=\"row\"><button class=\"main\">Start</button> \
+         <span class=\"soft\">A run of its own, from what this one saved last: how a schedule is changed in the middle. This one stays as it \
+         is.</span></p></form></details>",
+        escape(short)
+    )
 }
 
 /// Films, and frames of alarms.
@@ -414,6 +434,25 @@ fn resume(app: &Arc<App>, form: &Params) -> Result<Reply, Refusal> {
         RunState::Stopped | RunState::Failed | RunState::Gone => {}
     }
     let work = Work::Resume { run: run.path, job: run.facts.job };
+    let started = start(app, &work, |_| ())?;
+    app.runs.look();
+    Ok(Reply::json(&json!({"run": started})))
+}
+
+/// Another run from what a run saved last.
+fn branch(app: &Arc<App>, form: &Params) -> Result<Reply, Refusal> {
+    let from = app.runs.row(form.need("r")?)?;
+    let values = values(form)?;
+    if values.is_empty() {
+        return Err(Refusal::bad(
+            "say which keys get which values; with the same ones, the run itself goes on",
+        ));
+    }
+    if from.facts.saved.is_none() {
+        return Err(Refusal::conflict("it has saved nothing to start from"));
+    }
+    let run = free_run(app, form.need("name")?)?;
+    let work = Work::Branch { from: from.path, job: from.facts.job, values, run };
     let started = start(app, &work, |_| ())?;
     app.runs.look();
     Ok(Reply::json(&json!({"run": started})))

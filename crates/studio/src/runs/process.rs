@@ -60,6 +60,7 @@ pub(crate) fn start_until_end(
     let backend = app.backend.as_ref().ok_or_else(|| Refusal::conflict("this studio starts no runs"))?;
     let (Work::Recipe { run, .. }
     | Work::Resume { run, .. }
+    | Work::Branch { run, .. }
     | Work::Retrain { run, .. }
     | Work::Robot { run, .. }) = work;
     let (run, output) = (app.folder.name(run), output_of(run));

@@ -11,6 +11,7 @@ use plaudit_view::page::{Finding, Tone};
 use plaudit_view::{AuditedModel, ReportedRun, RunDir};
 
 use super::robots;
+use crate::checkpoint;
 use crate::cli::ConfigArgs;
 use crate::commands::report::{RunConfig, audit_beside, audit_of, words};
 use crate::config::block::{BlockDoc, FieldDoc, Kind, Setting};
@@ -80,6 +81,19 @@ impl Backend for ThisProgram {
                 words.push(place("runner.resume_dir", run));
                 words
             }
+            Work::Branch { from, job, values, run } => {
+                if job != "train" {
+                    return Err(format!("a run of `{job}` goes on as it was, and with no other values"));
+                }
+                let config = from.join("config.yaml").display().to_string();
+                loaded_words(std::iter::once(config.clone()).chain(overrides(values)).collect())?;
+                let mut words = command_of(Purpose::Rl);
+                words.push(config);
+                words.extend(overrides(values));
+                words.push(place("runner.resume_dir", &newest_checkpoint(from)?));
+                words.push(place("runner.logger.log_path", run));
+                words
+            }
             Work::Retrain { model, added, run } => {
                 let mut words = command_of(Purpose::RewardTraining);
                 words.extend(["--from".into(), model.display().to_string()]);
@@ -119,7 +133,11 @@ fn loaded(recipe: &str, values: &[(String, String)]) -> Result<LoadedConfig, Str
     if !recipes::summaries().iter().any(|(name, _)| *name == recipe) {
         return Err(format!("there is no recipe `{recipe}`"));
     }
-    let words = std::iter::once(recipe.to_string()).chain(overrides(values)).collect();
+    loaded_words(std::iter::once(recipe.to_string()).chain(overrides(values)).collect())
+}
+
+/// The config that words of a command line ask for.
+fn loaded_words(words: Vec<String>) -> Result<LoadedConfig, String> {
     let args = ConfigArgs { words, config_path: None, config_name: None, multirun: false };
     let load = || {
         let asked = RequestedConfig::from_args(&args)?;
@@ -164,6 +182,14 @@ fn command_of_job(job: &str) -> Result<Vec<String>, String> {
         "eval" | "collect" => Ok(vec![job.into()]),
         other => Err(format!("a run of `{other}` goes on by the command that it printed when it stopped")),
     }
+}
+
+/// What a run saved last.
+fn newest_checkpoint(run: &Path) -> Result<PathBuf, String> {
+    let entries = std::fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();
+    let steps = entries.filter_map(|entry| Some((checkpoint::step_of(&entry.path())?, entry.path())));
+    let newest = steps.max().map(|(_, path)| path);
+    newest.ok_or_else(|| format!("{} has no checkpoint", run.display()))
 }
 
 /// Starts this program again. It is in a process group of its own and hears no Ctrl-C of the studio's terminal.
