@@ -1,6 +1,6 @@
 """Conversion beside lerobot's, turn by turn: videos into labelled images on disk, and frames into a dataset with videos.
 
-    python make_dataset.py DATASET 40 128
+    python make_dataset.py DATASET 12 128 12
     python convert.py PLAUDIT DATASET [ROUNDS]
 
 - from videos: every frame of every episode, both cameras, decoded and written to disk with its label. plaudit writes its store
@@ -31,7 +31,7 @@ rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 3
 
 def plaudit_store(to):
     for number, camera in enumerate(CAMERAS):  # one camera a store
-        words = ["-q", "dataset", "images", "--raw-data-path", source, "--format", "store", "--fail-success-ratio", "0",
+        words = ["-q", "dataset", "images", "--raw-data-path", source, "--format", "store", "--fail-success-ratio", "1000000",
                  "--image-key", camera, "--output-dir", to / str(number)]
         subprocess.run([plaudit, *map(str, words)], check=True, stdout=subprocess.DEVNULL)
 

@@ -1,6 +1,6 @@
 """A LeRobot v3 dataset of any size from a few distinct videos, which are hard-linked: EPISODES x 300 frames x 2 cameras.
 
-    python make_dataset.py FOLDER EPISODES [SIDE]
+    python make_dataset.py FOLDER EPISODES [SIDE] [DISTINCT]
 
 Needs lerobot 0.4.4 (its own encoder settings: AV1, a keyframe every second frame, crf 30), pyarrow, pandas.
 """
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
-FRAMES, DISTINCT = 300, 4
+FRAMES = 300
 CAMERAS = ["observation.images.front", "observation.images.wrist"]
 
 
@@ -29,7 +29,7 @@ def frame(episode, at, camera, side):
     return image
 
 
-def seed_dataset(root, side):
+def seed_dataset(root, side, distinct):
     features = {
         "observation.state": {"dtype": "float32", "shape": (2,), "names": ["a", "b"]},
         "action": {"dtype": "float32", "shape": (2,), "names": ["a", "b"]},
@@ -37,7 +37,7 @@ def seed_dataset(root, side):
     } | {name: {"dtype": "video", "shape": (side, side, 3), "names": ["height", "width", "channels"]} for name in CAMERAS}
     dataset = LeRobotDataset.create("plaudit/bench", 30, features, root=root, use_videos=True)
     dataset.meta.update_chunk_settings(video_files_size_in_mb=0.000001)
-    for episode in range(DISTINCT):
+    for episode in range(distinct):
         for at in range(FRAMES):
             done = np.array([at > FRAMES * 0.8 and episode % 2 == 1])
             values = {"observation.state": np.array([at, episode], np.float32), "action": np.ones(2, np.float32)}
@@ -47,7 +47,7 @@ def seed_dataset(root, side):
     dataset.finalize()
 
 
-def grow(root, episodes):
+def grow(root, episodes, distinct):
     """The same episodes again and again, each with a video file of its own."""
     data = root / "data/chunk-000/file-000.parquet"
     files = sorted((root / "data").rglob("*.parquet"))
@@ -56,7 +56,7 @@ def grow(root, episodes):
     table = pd.concat([pd.read_parquet(file) for file in tables]).sort_values("episode_index").reset_index(drop=True)
     all_rows, all_episodes = [], []
     for number in range(episodes):
-        source = number % DISTINCT
+        source = number % distinct
         part = rows[rows.episode_index == source].copy()
         part["episode_index"], part["index"] = number, np.arange(FRAMES) + number * FRAMES
         all_rows.append(part)
@@ -85,5 +85,6 @@ def grow(root, episodes):
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    seed_dataset(folder, int(sys.argv[3]) if len(sys.argv) > 3 else 128)
-    grow(folder, int(sys.argv[2]))
+    distinct = int(sys.argv[4]) if len(sys.argv) > 4 else 4
+    seed_dataset(folder, int(sys.argv[3]) if len(sys.argv) > 3 else 128, distinct)
+    grow(folder, int(sys.argv[2]), distinct)

@@ -18,6 +18,7 @@ import random
 import shutil
 import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -68,7 +69,10 @@ class Studio:
     def retrain(self, pool):
         run = json.loads(self.ask("/models/retrain", {"m": "start", "d": pool, "n": 1}))["run"]
         for _ in range(3600):
-            state = self.ask("/runs/state", r=run)
+            try:
+                state = self.ask("/runs/state", r=run)
+            except urllib.error.HTTPError:  # it has not begun to write
+                state = ""
             if ">done<" in state:
                 return run
             if ">failed<" in state or ">stopped<" in state:
@@ -121,8 +125,9 @@ class Seed:
                 self.label_and_retrain(order)
 
     def label_and_retrain(self, pool):
-        truth = [recording.labels for recording in plaudit.open(self.folder / pool)]
-        frames = [(item, at) for item, labels in enumerate(truth) for at, label in enumerate(labels) if label is not None]
+        # Nobody says of a reset's frame whether it is a success; everybody who looks sees that it is not.
+        truth = [[label is True for label in recording.labels] for recording in plaudit.open(self.folder / pool)]
+        frames = [(item, at) for item, labels in enumerate(truth) for at in range(len(labels))]
         chosen, successes = iter(random.Random(self.seed).sample(frames, LABELS)), 0
         with Studio(self.options.plaudit, self.folder) as studio:
             until = time.monotonic() + 60
