@@ -138,7 +138,7 @@ fn a_person_at_the_leader_ends_episodes_and_a_fault_makes_one_invalid() {
         "        teleop: {{type: desk_leader_events, success_at: 0.7, calibration_dir: \"{}\"}}\n        reset_joints: {{shoulder: 10, elbow: -20, gripper: 50}}\n{LIMITS}",
         folder.path().display()
     );
-    let faulty = ", fail: raise, fail_from: 8, fail_until: 30";
+    let faulty = ", fail: raise, fail_from: 8, fail_secs: 1.0";
     let config = config(folder.path(), faulty, &leader);
     let more = ["env.eval.max_episode_steps=100", "env.eval.data_collection.only_success=true"];
     let output = in_terminal(&python, &config, &more);

@@ -330,7 +330,7 @@ pub(crate) fn fits(tab: &mut Tab, at: &str) {
         tab.eval("[...document.images].filter(image => image.complete && !image.naturalWidth).length");
     assert_eq!(broken, 0, "{at} has images that did not come");
     let unnamed = tab.eval(
-        "[...document.querySelectorAll('button, a[href], input:not([type=hidden]), select')].filter(one => !(one.innerText || one.getAttribute('aria-label') \
+        "[...document.querySelectorAll('button, a[href], input:not([type=hidden]), select')].filter(one => !(one.textContent.trim() || one.getAttribute('aria-label') \
          || one.title || one.labels?.length || one.querySelector('[alt]'))).map(one => one.outerHTML).join()",
     );
     assert_eq!(unnamed, "", "{at}: without a name");

@@ -256,6 +256,17 @@ fn looked_at(studio: &Running, pages: &[(&str, &str, Option<&str>)]) -> Option<T
     Some(tab)
 }
 
+/// A run that is ended with its test, also where that fails: it would go on for days.
+struct EndedWithTest<'a>(&'a Path);
+
+impl Drop for EndedWithTest<'_> {
+    fn drop(&mut self) {
+        if let Some(process) = RunProcess::of(self.0).filter(RunProcess::is_alive) {
+            let _ = std::process::Command::new("kill").args(["-9", &process.id.to_string()]).status();
+        }
+    }
+}
+
 /// The newest checkpoint of a run.
 fn newest_step(run: &Path) -> u64 {
     let names = std::fs::read_dir(run.join("checkpoints")).unwrap().map(|entry| entry.unwrap().file_name());
@@ -293,6 +304,7 @@ fn a_run_is_started_outlives_the_studio_and_is_stopped_and_goes_on() {
     let started = posted(&studio, "/runs/start", &format!("recipe=cartpole_ppo&name=my+run&{values}"));
     assert!(started.contains("logs/my_run"), "{started}");
     let run = here.join("logs/my_run");
+    let _ended = EndedWithTest(&run);
     let state = |studio: &Running, word: &str| {
         studio.get("/runs/state?r=logs/my_run").1.contains(&format!(">{word}<"))
     };

@@ -29,6 +29,7 @@ class DeskArmConfig(RobotConfig):
     fail: str = ""  # raise, hang, exit or nan
     fail_from: int = -1  # at which observation, counted from 0
     fail_until: int = 1 << 30
+    fail_secs: float = 1e9  # or for so long, however often it is asked
     hang_secs: float = 3600.0
 
 
@@ -39,6 +40,7 @@ class DeskArm(Robot):
     def __init__(self, config):
         super().__init__(config)
         self.config, self.connected, self.observed = config, False, 0
+        self.failed = None  # since when
         self.at, self.goal, self.moved = np.array([10.0, -20.0, 50.0]), None, time.monotonic()
 
     @property
@@ -83,7 +85,10 @@ class DeskArm(Robot):
         count, self.observed = self.observed, self.observed + 1
         self.move()
         seen = {name: float(at) for name, at in zip(JOINTS, self.at)}
-        if self.config.fail_from >= 0 and self.config.fail_from <= count < self.config.fail_until:
+        fails = self.config.fail_from >= 0 and self.config.fail_from <= count < self.config.fail_until
+        if fails and self.failed is None:
+            self.failed = time.monotonic()
+        if fails and time.monotonic() - self.failed < self.config.fail_secs:
             if self.config.fail == "raise":
                 raise TimeoutError("camera `front` has no new frame")
             if self.config.fail == "hang":
