@@ -348,7 +348,7 @@ fn a_run_is_started_outlives_the_studio_and_is_stopped_and_goes_on() {
 
     // From what it saved last, a run of its own with another schedule; what is refused starts nothing.
     for (set, why) in
-        [("", "which keys"), ("set=algorithm.gamma%3Dhigh", "number"), ("set=no.such.key%3D1", "no.such")]
+        [("", "which keys"), ("set=algorithm.gamma%3Dhigh", "number"), ("set=no.such.key%3D1", "unknown key")]
     {
         let (status, text) = studio.own("POST", "/runs/branch", &format!("r=logs/my_run&name=slower&{set}"));
         assert!(status == 400 && text.contains(why), "{status} {text}");
