@@ -82,6 +82,7 @@ pub(crate) const NOT_RUN: &[NotRun] = &[
     not_run(
         "docs/labels.md",
         "python bench/labels/run.py",
+        "python bench/labels/studio.py",
         "it takes a quarter of an hour; reward_label.rs runs its commands",
     ),
     not_run("docs/loggers.md", "python3 -m venv", "it fetches packages"),
