@@ -82,8 +82,12 @@ pub(crate) const NOT_RUN: &[NotRun] = &[
     not_run(
         "docs/labels.md",
         "python bench/labels/run.py",
-        "python bench/labels/studio.py",
         "it takes a quarter of an hour; reward_label.rs runs its commands",
+    ),
+    not_run(
+        "docs/labels.md",
+        "python bench/labels/studio.py",
+        "it needs the Python package; studio_work.rs asks the same of a studio",
     ),
     not_run("docs/loggers.md", "python3 -m venv", "it fetches packages"),
     not_run(
