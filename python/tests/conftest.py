@@ -1,8 +1,14 @@
 """What the tests share: episodes of the simulator and a small model that learned from them, made by plaudit itself."""
 
+import signal
+
 import pytest
 
 import plaudit
+
+# Ctrl-C is tried here and in processes of ours. Whoever starts this in the background of a shell script has it ignored, and all of
+# them would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONG = "torch, stable-baselines3, lerobot and others: minutes; asked for with --long"
 
