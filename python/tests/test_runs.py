@@ -19,6 +19,8 @@ SMALL = {
     "actor.global_batch_size": 64,
     "actor.micro_batch_size": 64,
 }
+# It cannot have ended by itself.
+ENDLESS = {**SMALL, "runner__max_epochs": 1_000_000}
 COMMAND = os.path.join(sysconfig.get_path("scripts"), "plaudit")
 
 
@@ -47,7 +49,7 @@ def test_events_come_while_it_runs(tmp_path):
 
 def test_a_run_that_is_stopped_is_saved(tmp_path):
     run = plaudit.train(
-        "cartpole_ppo", wait=False, quiet=True, **SMALL, runner__logger__log_path=tmp_path / "run"
+        "cartpole_ppo", wait=False, quiet=True, **ENDLESS, runner__logger__log_path=tmp_path / "run"
     )
     for event in run:
         if event["event"] == "metrics":
@@ -73,7 +75,7 @@ def test_a_notebook_sees_how_far_a_run_is(tmp_path, monkeypatch):
 
 def test_a_run_that_nobody_holds_is_stopped(tmp_path):
     run = plaudit.train(
-        "cartpole_ppo", wait=False, quiet=True, **SMALL, runner__logger__log_path=tmp_path / "run"
+        "cartpole_ppo", wait=False, quiet=True, **ENDLESS, runner__logger__log_path=tmp_path / "run"
     )
     process = run._process
     for event in run:
@@ -88,7 +90,7 @@ def test_a_run_that_nobody_holds_is_stopped(tmp_path):
 def test_ctrl_c_reaches_the_run(tmp_path):
     code = f"""
 import plaudit
-plaudit.train("cartpole_ppo", quiet=True, runner__logger__log_path={str(tmp_path / "run")!r})
+plaudit.train("cartpole_ppo", quiet=True, runner__max_epochs=1_000_000, runner__logger__log_path={str(tmp_path / "run")!r})
 """
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
     log = tmp_path / "run" / "events.jsonl"
@@ -139,7 +141,7 @@ def test_the_command_is_the_program(tmp_path):
 
 @pytest.mark.skipif(not Path(COMMAND).exists(), reason="the command is not installed")
 def test_ctrl_c_ends_the_command_as_it_does_the_binary(tmp_path):
-    words = [COMMAND, "train", "cartpole_ppo", f"runner.logger.log_path={tmp_path / 'run'}"]
+    words = [COMMAND, "train", "cartpole_ppo", "runner.max_epochs=1000000", f"runner.logger.log_path={tmp_path / 'run'}"]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
     log = tmp_path / "run" / "events.jsonl"
     deadline = time.monotonic() + 60
