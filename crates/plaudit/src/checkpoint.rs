@@ -42,6 +42,13 @@ pub fn step_of(folder: &Path) -> Option<u64> {
     folder.file_name()?.to_str()?.strip_prefix(PREFIX)?.parse().ok()
 }
 
+/// The newest of a run's checkpoints. Folders appear whole.
+pub fn newest(checkpoints: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(checkpoints).into_iter().flatten().flatten();
+    let steps = entries.filter_map(|entry| Some((step_of(&entry.path())?, entry.path())));
+    steps.max().map(|(_, path)| path)
+}
+
 /// Writes a checkpoint to a temporary folder and then moves it into place. Returns its path.
 ///
 /// `more` writes what else belongs to it.

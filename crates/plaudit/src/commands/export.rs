@@ -53,7 +53,7 @@ pub struct Export {
     /// The robot named in a LeRobot dataset
     #[arg(long, value_name = "NAME", default_value = "panda")]
     robot_type: String,
-    /// A reward model of frames: what it says of each is a topic of an MCAP file. A run, a checkpoint, or a server's address
+    /// A reward model: what it says of each frame is a topic of an MCAP file. A run, a checkpoint, a judge, or a server's address
     #[arg(long, value_name = "MODEL")]
     reward_model: Option<PathBuf>,
     /// A pose in the state, a topic of an MCAP file: x, y, z from number FIRST on (counted from 0), and then a quaternion

@@ -90,7 +90,9 @@ impl Backend for ThisProgram {
                 let mut words = command_of(Purpose::Rl);
                 words.push(config);
                 words.extend(overrides(values));
-                words.push(place("runner.resume_dir", &newest_checkpoint(from)?));
+                let newest = checkpoint::newest(&from.join("checkpoints"));
+                let newest = newest.ok_or_else(|| format!("{} has no checkpoint", from.display()))?;
+                words.push(place("runner.resume_dir", &newest));
                 words.push(place("runner.logger.log_path", run));
                 words
             }
@@ -182,14 +184,6 @@ fn command_of_job(job: &str) -> Result<Vec<String>, String> {
         "eval" | "collect" => Ok(vec![job.into()]),
         other => Err(format!("a run of `{other}` goes on by the command that it printed when it stopped")),
     }
-}
-
-/// What a run saved last.
-fn newest_checkpoint(run: &Path) -> Result<PathBuf, String> {
-    let entries = std::fs::read_dir(run.join("checkpoints")).into_iter().flatten().flatten();
-    let steps = entries.filter_map(|entry| Some((checkpoint::step_of(&entry.path())?, entry.path())));
-    let newest = steps.max().map(|(_, path)| path);
-    newest.ok_or_else(|| format!("{} has no checkpoint", run.display()))
 }
 
 /// Starts this program again. It is in a process group of its own and hears no Ctrl-C of the studio's terminal.
