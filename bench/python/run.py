@@ -3,8 +3,8 @@
     python bench/python/run.py [--checkpoint MODEL]    needs plaudit, gymnasium; torch and torchvision for the comparison
 
 ResNet-18 at 128 px: a network of random weights in PyTorch, one of the same size in plaudit. Without --checkpoint a model is
-trained for a few steps first. Both are measured in turns, so that what else the machine does falls on both; each number is the
-median of the repeats. README.md beside this file has the method and what was measured.
+trained for a few steps first. Both are measured in turns of a tenth of a second, so that what else the machine does falls on both,
+and once more call by call. README.md beside this file has the method and what was measured.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def median_ms(work, repeats: int) -> float:
     return 1e3 * statistics.median(times)
 
 
-def turns_ms(works: dict, repeats: int) -> dict[str, float]:
-    """Milliseconds of several works, one after the other, again and again: the median of each."""
+def call_by_call_ms(works: dict, repeats: int) -> dict[str, float]:
+    """Milliseconds of several works, one call of each after the other, again and again: the median of each."""
     for work in works.values():
         for _ in range(max(3, repeats // 10)):
             work()
@@ -51,6 +51,46 @@ def turns_ms(works: dict, repeats: int) -> dict[str, float]:
             work()
             times[name].append(time.perf_counter() - began)
     return {name: 1e3 * statistics.median(each) for name, each in times.items()}
+
+
+def calls_for(seconds: float, work) -> float:
+    """Milliseconds of a call: the mean of as many as begin within this time."""
+    began, calls = time.perf_counter(), 0
+    while (took := time.perf_counter() - began) < seconds:
+        work()
+        calls += 1
+    return 1e3 * took / calls
+
+
+def turns_ms(works: dict, rounds: int) -> dict[str, list[float]]:
+    """Milliseconds of a call of several works in turns: for each the rounds' means.
+
+    A turn begins with calls that do not count: the work before has emptied the caches, and PyTorch's threads go on
+    looking for work for some milliseconds after its last call.
+    """
+    times = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            calls_for(0.03, work)
+            times[name].append(calls_for(0.1, work))
+    return times
+
+
+def beside_pytorch(model, peer, batch: int, rng) -> dict[str, float]:
+    """A batch by both; ratios are within rounds, to the faster of PyTorch's memory layouts."""
+    images = rng.integers(0, 256, (batch, 128, 128, 3), dtype=np.uint8)
+    works = {"plaudit": lambda: model.score(images)}
+    if peer is not None:
+        works["torch"] = lambda: peer(images)
+        works["torch_channels_last"] = lambda: peer(images, True)
+    times = turns_ms(works, rounds=9)
+    row = {name: statistics.median(each) for name, each in times.items()}
+    if peer is not None:
+        faster = min("torch", "torch_channels_last", key=row.get)
+        ratios = sorted(theirs / own for theirs, own in zip(times[faster], times["plaudit"], strict=True))
+        row |= {"ratio": statistics.median(ratios), "ratio_least": ratios[0], "ratio_most": ratios[-1]}
+        row["call_by_call"] = call_by_call_ms(works, max(10, 100 // batch))
+    return row
 
 
 def trained(folder: Path) -> Path:
@@ -205,7 +245,7 @@ def own_models(checkpoint) -> dict[str, float]:
         images = rng.integers(0, 256, (8, 128, 128, 3), dtype=np.uint8)
         own, onnx = plaudit.RewardModel(checkpoint, device="cpu"), plaudit.RewardModel(file)
         works = {"plaudit": lambda: own.score(images), "onnx": lambda: onnx.score(images)}
-        found |= {f"{name}_ms_of_8": took for name, took in turns_ms(works, 10).items()}
+        found |= {f"{name}_ms_of_8": took for name, took in call_by_call_ms(works, 10).items()}
     return found
 
 
@@ -232,16 +272,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     found = {"scores_ms": {}}
     for batch in BATCHES:
-        images = rng.integers(0, 256, (batch, 128, 128, 3), dtype=np.uint8)
-        repeats = max(5, 60 // batch)
-        works = {"plaudit": lambda: model.score(images)}
-        if peer is not None:
-            works["torch"] = lambda: peer(images)
-            works["torch_channels_last"] = lambda: peer(images, True)
-        row = turns_ms(works, repeats)
-        if peer is not None:
-            row["torch_over_plaudit"] = min(row["torch"], row["torch_channels_last"]) / row["plaudit"]
-        found["scores_ms"][batch] = row
+        found["scores_ms"][batch] = beside_pytorch(model, peer, batch, rng)
     nothing = np.zeros((0, 128, 128, 3), np.uint8)
     found["call_us"] = 1e3 * median_ms(lambda: model.score(nothing), 5000)
     found["envs"] = environments(rng)
