@@ -40,9 +40,16 @@ if [ ${#long[@]} -gt 0 ]; then
   else
     echo "wandb, mlflow and trackio cannot be installed here: their tests are skipped"
   fi
-  # It is scripts that are run as they are, made for the Pythons of its time; of what they import, all is here.
-  "$venv/bin/python" -m pip install --quiet --no-deps --ignore-requires-python "cleanrl==1.2.0" setuptools ||
-    echo "cleanrl cannot be installed here: its test is skipped"
+  # Its scripts are run as they are, with the Gymnasium and numpy they are made for; all else is that of the tests.
+  python3 -m venv "$scratch/cleanrl"
+  if "$scratch/cleanrl/bin/python" -m pip install --quiet "gymnasium==0.29.1" "numpy<2" setuptools &&
+    "$scratch/cleanrl/bin/python" -m pip install --quiet --no-deps --ignore-requires-python "cleanrl==1.2.0"; then
+    site='import site; print(site.getsitepackages()[0])'
+    "$venv/bin/python" -c "$site" >"$("$scratch/cleanrl/bin/python" -c "$site")/of-the-tests.pth"
+    export PLAUDIT_CLEANRL_PYTHON=$scratch/cleanrl/bin/python
+  else
+    echo "cleanrl cannot be installed here: its tests are skipped"
+  fi
 fi
 "$venv/bin/maturin" build --locked --profile "$profile" --interpreter "$venv/bin/python" --out "$scratch/wheels"
 wheel=("$scratch"/wheels/*.whl)

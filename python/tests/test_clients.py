@@ -1,7 +1,9 @@
 """Programs of others on plaudit's environments, models and data, as their users run them. `--long` runs these."""
 
+import contextlib
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -144,23 +146,71 @@ gymnasium.register("Rewarded-v0", entry_point=make, max_episode_steps=100)
 """
 
 
-@pytest.mark.parametrize("env_id", ["plaudit/CartPole-v1", "rewarded:Rewarded-v0"])
-def test_cleanrl_trains_unchanged(env_id, checkpoint, tmp_path):
-    pytest.importorskip("tensorboard")
-    import importlib.metadata
+def _python_of(variable: str, package: str) -> str:
+    """A Python of its own, for what needs other versions than the tests."""
+    python = os.environ.get(variable)
+    if python is None or subprocess.run([python, "-c", f"import {package}"], capture_output=True).returncode != 0:
+        pytest.skip(f"{variable} names no Python that has {package}")
+    return python
 
-    try:
-        files = importlib.metadata.files("cleanrl")
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip("cleanrl is not installed")
-    script = next(Path(file.locate()) for file in files if str(file) == "cleanrl/ppo.py")
+
+# Its algorithms, each in a script of its own, and the sizes that make them short.
+CLEANRL = {
+    "dqn": ("plaudit/CartPole-v1", ["--total-timesteps", "3000", "--learning-starts", "500"]),
+    "dqn, rewarded": ("rewarded:Rewarded-v0", ["--total-timesteps", "3000", "--learning-starts", "500"]),
+    "ppo_continuous_action": ("plaudit/PickCube-v1", ["--total-timesteps", "4096"]),
+}
+
+
+@pytest.mark.parametrize("case", CLEANRL)
+def test_cleanrl_trains_unchanged(case, checkpoint, tmp_path):
+    """Its scripts as they are, with the Gymnasium they are made for: 0.29."""
+    python = _python_of("PLAUDIT_CLEANRL_PYTHON", "cleanrl")
+    ask = "import gymnasium, importlib.metadata as m; print(gymnasium.__version__, *(f.locate() for f in m.files('cleanrl')), sep='\\n')"
+    version, *files = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.split("\n")
+    assert version.startswith("0.29"), version
+    script = next(file for file in files if file.endswith(f"cleanrl/{case.split(',')[0]}.py"))
     (tmp_path / "rewarded.py").write_text(REWARDED.format(model=str(checkpoint)))
-    # It looks for ids of plugins itself; its own script is not changed.
-    words = ["--env-id", env_id, "--total-timesteps", "4096", "--num-envs", "4", "--cuda", "False"]
+    env_id, sizes = CLEANRL[case]
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([sys.executable, script, *words], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    words = [python, script, "--env-id", env_id, "--cuda", "False", *sizes]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert len(re.findall("^SPS:", done.stdout, re.MULTILINE)) == 8, done.stdout
+    assert len(re.findall("episodic_return", done.stdout)) > 20, done.stdout
+
+
+OLDER = """
+import gymnasium, plaudit
+from gymnasium.utils.env_checker import check_env
+assert gymnasium.__version__.startswith("0.29")
+check_env(gymnasium.make("plaudit/PickCube-v1").unwrapped, skip_render_check=True)
+model = plaudit.RewardModel({model!r}, device="cpu")
+shown = lambda: gymnasium.make("plaudit/PickCube-v1", obs_mode="rgb")
+env = plaudit.wrap(shown(), model)
+env.reset(seed=0)
+assert "reward_score" in env.step(env.action_space.sample())[4]
+envs = plaudit.wrap(gymnasium.vector.SyncVectorEnv([shown] * 3), model, threshold="none")
+envs.reset(seed=0)
+for step in range(60):  # an episode is 50 steps, so that all of them begin anew
+    obs, reward, terminated, truncated, info = envs.step(envs.action_space.sample())
+    assert reward.shape == (3,) and info["reward_score"].shape == (3,)
+    assert not truncated.any() or "final_observation" in info
+try:
+    plaudit.make_vec("PickCube-v1", 2)
+except plaudit.MissingPackage as error:
+    assert "need Gymnasium 1.1, and this is 0.29" in str(error), error
+else:
+    raise AssertionError("vectors of plaudit's own need Gymnasium 1.1")
+"""
+
+
+@pytest.mark.parametrize("first", ["gymnasium", "plaudit"])
+def test_gymnasium_0_29_has_the_environments_and_their_wrappers(first, checkpoint):
+    """ManiSkill and CleanRL are made for it, and it looks for plugins in the middle of being imported."""
+    python = _python_of("PLAUDIT_CLEANRL_PYTHON", "cleanrl")
+    code = f"import {first}\n" + OLDER.format(model=str(checkpoint))
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_images_of_transformers_processors_are_scored(model):
@@ -222,22 +272,32 @@ def test_what_lerobot_writes_is_read(tmp_path):
 
 LOGGERS = {
     "wandb": {"WANDB_MODE": "offline"},
-    "mlflow": {"MLFLOW_TRACKING_URI": "file:{folder}/mlruns"},
+    "mlflow": {"MLFLOW_TRACKING_URI": "sqlite:///{folder}/mlflow.db"},
     "trackio": {"TRACKIO_DIR": "{folder}/trackio"},
 }
 
 
 @pytest.mark.parametrize("backend", LOGGERS)
-def test_loggers_get_metrics_videos_and_the_audit(backend, checkpoint, episodes, tmp_path, monkeypatch):
+def test_loggers_get_metrics_videos_and_the_audit(backend, checkpoint, tmp_path, monkeypatch):
     import shutil
 
-    python = os.environ.get("PLAUDIT_LOGGER_PYTHON")
-    if python is None or subprocess.run([python, "-c", f"import {backend}"], capture_output=True).returncode != 0:
-        pytest.skip(f"PLAUDIT_LOGGER_PYTHON names no Python that has {backend}")
+    python = _python_of("PLAUDIT_LOGGER_PYTHON", backend)
     for name, value in LOGGERS[backend].items():
         monkeypatch.setenv(name, value.format(folder=tmp_path))
+    monkeypatch.chdir(tmp_path)  # MLflow puts files below the folder it runs in
     model = shutil.copytree(checkpoint, tmp_path / "model")
-    plaudit.audit(model, episodes, output=tmp_path / "audit")
+    # On episodes of its training an audit is not stored.
+    plaudit.collect(
+        "pickcube_scripted",
+        episodes=8,
+        quiet=True,
+        env__eval__total_num_envs=4,
+        env__eval__seed=77,
+        env__eval__data_collection__save_dir=tmp_path / "others",
+        actor__model__noise=0.15,
+        runner__logger__log_path=tmp_path / "collect",
+    )
+    plaudit.audit(model, tmp_path / "others", output=tmp_path / "audit")
     assert list(model.glob("**/*.audit.json")), "an audit that is stored leaves its result beside the model"
     run = plaudit.train(
         "pickcube_ppo",
@@ -265,7 +325,9 @@ def test_loggers_get_metrics_videos_and_the_audit(backend, checkpoint, episodes,
         assert "audit.json" in there.split("offline-run")[-1] or "files/model.audit.json" in there, there
     if backend == "mlflow":
         assert re.search(r"artifacts/video.*mp4", there) and re.search(r"artifacts/audit/.*audit.json", there), there
-        assert "metrics/audit/threshold" in there and "metrics/env/" in there, there
+        with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as base:
+            names = {name for (name,) in base.execute("SELECT DISTINCT key FROM metrics")}
+        assert "audit/threshold" in names and any(name.startswith("env/") for name in names), names
     if backend == "trackio":
         assert re.search(r"trackio/.*\.(db|sqlite)", there) and ".mp4" in there.split("trackio/", 1)[1], there
 
@@ -280,7 +342,7 @@ def test_a_script_shows_that_ctrl_c_in_a_notebook_cell_stops_a_run(tmp_path):
     import plaudit
     threading.Timer(8, _thread.interrupt_main).start()
     try:
-        plaudit.train("cartpole_ppo", runner__logger__log_path={str(tmp_path / "run")!r})
+        plaudit.train("cartpole_ppo", runner__max_epochs=100_000, runner__logger__log_path={str(tmp_path / "run")!r})
         print("came to its end")
     except KeyboardInterrupt:
         print("interrupted")

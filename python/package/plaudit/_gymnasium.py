@@ -17,14 +17,15 @@ NAMESPACE = "plaudit"
 
 def register() -> None:
     """Tells Gymnasium about the environments, which are made when somebody asks for one."""
-    import gymnasium
+    # Gymnasium 0.29 looks for plugins while it is being imported: its own names for these are not there yet.
+    from gymnasium.envs import registration
 
     from plaudit._plaudit import Simulator
 
     for name in Simulator.ids():
         own_id = f"{NAMESPACE}/{name}"
-        if own_id not in gymnasium.registry:
-            gymnasium.register(
+        if own_id not in registration.registry:
+            registration.register(
                 id=own_id,
                 entry_point="plaudit.envs:Env",
                 vector_entry_point="plaudit.envs:VectorEnv",

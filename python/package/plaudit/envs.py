@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from plaudit import _vectors
 from plaudit._gymnasium import NAMESPACE
 from plaudit._plaudit import Simulator
 from plaudit.errors import InputError, needs
 
 try:
     import gymnasium as gym
-    from gymnasium.vector import AutoresetMode
     from gymnasium.vector.utils import batch_space
 except ImportError as error:
     raise needs("gymnasium", "gymnasium") from error
@@ -151,13 +151,14 @@ class Env(gym.Env):
         self._simulator.close()
 
 
-class VectorEnv(gym.vector.VectorEnv):
+class VectorEnv(_vectors.VectorEnv):
     """Environments that are stepped together, on all cores. One that ends begins its next episode in the same step: its last
     observation is in `info["final_obs"]`."""
 
-    metadata = {"render_modes": ["rgb_array"], "autoreset_mode": AutoresetMode.SAME_STEP}
+    metadata = {"render_modes": ["rgb_array"], "autoreset_mode": _vectors.AutoresetMode.SAME_STEP}
 
     def __init__(self, name: str, num_envs: int = 1, render_mode: str | None = None, **settings: Any) -> None:
+        _vectors.require_modes()
         with_images = _with_images(settings)
         self._simulator = _simulator(name, num_envs, render_mode, settings)
         spec = self._simulator.spec

@@ -7,12 +7,12 @@ from typing import Any, Callable, Mapping, Sequence
 import numpy as np
 
 from plaudit._plaudit import RewardModel, RewardShaper
+from plaudit._vectors import UNSAID, AutoresetMode, VectorWrapper
 from plaudit.errors import InputError, needs
 from plaudit.observations import batched_images, batched_state, leaves, split_observation
 
 try:
     import gymnasium as gym
-    from gymnasium.vector import AutoresetMode
 except ImportError as error:
     raise needs("gymnasium", "gymnasium") from error
 
@@ -200,12 +200,12 @@ class RewardWrapper(gym.Wrapper):
         return one, state[None]
 
 
-class VectorRewardWrapper(gym.vector.VectorWrapper):
+class VectorRewardWrapper(VectorWrapper):
     """Environments with a learned reward. They may reset themselves in the same step or in the next one."""
 
     def __init__(self, env, model, options, weights, cameras, images) -> None:
         super().__init__(env)
-        self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+        self._mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode", UNSAID)
         if self._mode == AutoresetMode.DISABLED:
             raise InputError("environments that do not reset themselves", "make them with an autoreset_mode")
         self._rewarder = _Rewarder(env, model, options, weights, cameras, images, env.num_envs)
@@ -221,8 +221,8 @@ class VectorRewardWrapper(gym.vector.VectorWrapper):
         obs, reward, terminated, truncated, info = self.env.step(actions)
         views, state = self._shown(obs)
         over = np.asarray(terminated) | np.asarray(truncated)
-        success = np.asarray(info.get("success", np.zeros(self.num_envs, bool)), bool)
-        fresh = self._over if self._mode == AutoresetMode.NEXT_STEP else np.zeros(self.num_envs, bool)
+        success = np.asarray(info.get("success", np.zeros(self._rewarder.num_envs, bool)), bool)
+        fresh = self._over if self._mode == AutoresetMode.NEXT_STEP else np.zeros(self._rewarder.num_envs, bool)
         if self._mode == AutoresetMode.SAME_STEP and over.any():
             led_to = self._last(views, state, info, over)
             result = self._rewarder.step(*led_to, reward, terminated, truncated, success)
@@ -248,7 +248,8 @@ class VectorRewardWrapper(gym.vector.VectorWrapper):
         """What the step led to: the last observation of environments that ended, what is seen of the others."""
         final = info.get("final_obs", info.get("final_observation"))
         if final is None:
-            raise InputError("an episode ended, and info has no final_obs", "use Gymnasium 1.1 or later")
+            hint = "say when they reset themselves: metadata[\"autoreset_mode\"]"
+            raise InputError("an episode ended, and info has no final_obs", hint)
         views = {name: images.copy() for name, images in views.items()}
         state = state.copy()
         for row in np.flatnonzero(over):
@@ -275,7 +276,7 @@ class VectorRewardWrapper(gym.vector.VectorWrapper):
         elif not found and self.env.render_mode == "rgb_array":
             found = {"render": np.stack([np.asarray(image) for image in self.env.render()])}
         views = {name: np.ascontiguousarray(images) for name, images in self._rewarder.views(found).items()}
-        return views, batched_state(obs, self.num_envs)
+        return views, batched_state(obs, self._rewarder.num_envs)
 
 
 def _row(final: Any, row: int) -> Any:
