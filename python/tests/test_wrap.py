@@ -126,6 +126,52 @@ def test_environments_that_reset_in_the_next_step(model):
     assert [bool(reward.any()) for reward in rewards] == [True, True, False, True, True, False]
 
 
+class Nested(gym.vector.VectorEnv):
+    """Episodes of three steps whose images brighten, in dicts within dicts and in one library's arrays: as ManiSkill's vectors are."""
+
+    metadata = {"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP}
+
+    def __init__(self, num_envs, numbers):
+        self.num_envs, self.numbers, self.steps = num_envs, numbers, 0
+        image = gym.spaces.Box(0, 255, (32, 32, 3), np.uint8)
+        camera = gym.spaces.Dict({"base_camera": gym.spaces.Dict({"rgb": image})})
+        self.single_observation_space = gym.spaces.Dict({"sensor_data": camera})
+        self.single_action_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+        self.observation_space = gym.vector.utils.batch_space(self.single_observation_space, num_envs)
+        self.action_space = gym.vector.utils.batch_space(self.single_action_space, num_envs)
+
+    def shown(self, step):
+        images = np.stack([np.full((32, 32, 3), 60 * step + row, np.uint8) for row in range(self.num_envs)])
+        return {"sensor_data": {"base_camera": {"rgb": self.numbers(images)}}}
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return self.shown(0), {}
+
+    def step(self, actions):
+        self.steps += 1
+        over = np.full(self.num_envs, self.steps % 3 == 0)
+        never = self.numbers(np.zeros(self.num_envs, bool))
+        info = {"success": never}
+        if over.any():
+            info |= {"final_observation": self.shown(3), "_final_observation": self.numbers(over)}
+        reward = self.numbers(np.zeros(self.num_envs, np.float32))
+        return self.shown(self.steps % 3), reward, never, self.numbers(over), info
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_observations_in_dicts_and_tensors(model, library):
+    numbers = np.asarray if library == "numpy" else pytest.importorskip("torch").as_tensor
+    env = plaudit.wrap(Nested(2, numbers), model, threshold="none")
+    env.reset(seed=0)
+    for step in (1, 2, 3, 1):  # what the third step leads to is shown as the last observation alone
+        _, reward, *_, info = env.step(np.zeros((2, 2), np.float32))
+        assert type(reward) is type(numbers(np.zeros(1)))
+        seen = Nested(2, np.asarray).shown(step)["sensor_data"]["base_camera"]["rgb"]
+        np.testing.assert_allclose(np.asarray(reward), model.score(seen), rtol=1e-5)
+        np.testing.assert_allclose(info["reward_score"], np.asarray(reward), rtol=1e-5)
+
+
 def test_images_may_be_rendered_or_made(model):
     env = gym.make("plaudit/PickCube-v1", render_mode="rgb_array")
     wrapped = plaudit.wrap(env, model, threshold="none")

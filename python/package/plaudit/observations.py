@@ -9,6 +9,16 @@ import numpy as np
 from plaudit.errors import InputError
 
 
+def as_array(value: Any) -> np.ndarray:
+    """Numbers of any library; what lies on a GPU is copied from there."""
+    return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
+
+
+def like(values: np.ndarray, other: Any) -> Any:
+    """Values as another is: simulators on a GPU speak in tensors, and so do who learns from them."""
+    return other.new_tensor(values) if hasattr(other, "new_tensor") else values
+
+
 def is_image(value: np.ndarray, axes: int = 3) -> bool:
     """Whether an array is images: bytes of height, width and colour."""
     return value.dtype == np.uint8 and value.ndim == axes and value.shape[-1] in (1, 3, 4)
@@ -26,7 +36,7 @@ def leaves(obs: Any, name: str = "") -> list[tuple[str, np.ndarray]]:
         return [leaf for key, value in inner for leaf in leaves(value, key)]
     if isinstance(obs, (tuple, list)) and any(isinstance(value, (Mapping, np.ndarray)) for value in obs):
         return [leaf for at, value in enumerate(obs) for leaf in leaves(value, f"{name}[{at}]")]
-    return [(name or "observation", np.asarray(obs))]
+    return [(name or "observation", as_array(obs))]
 
 
 def split_observation(obs: Any) -> tuple[dict[str, np.ndarray], np.ndarray]:

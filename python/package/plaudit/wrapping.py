@@ -9,7 +9,7 @@ import numpy as np
 from plaudit._plaudit import RewardModel, RewardShaper
 from plaudit._vectors import UNSAID, AutoresetMode, VectorWrapper
 from plaudit.errors import InputError, needs
-from plaudit.observations import batched_images, batched_state, leaves, split_observation
+from plaudit.observations import as_array, batched_images, batched_state, leaves, like, split_observation
 
 try:
     import gymnasium as gym
@@ -218,10 +218,11 @@ class VectorRewardWrapper(VectorWrapper):
         return obs, info
 
     def step(self, actions):
-        obs, reward, terminated, truncated, info = self.env.step(actions)
+        obs, given, *ends, info = self.env.step(actions)
+        reward, terminated, truncated = (as_array(column) for column in (given, *ends))
         views, state = self._shown(obs)
-        over = np.asarray(terminated) | np.asarray(truncated)
-        success = np.asarray(info.get("success", np.zeros(self._rewarder.num_envs, bool)), bool)
+        over = terminated | truncated
+        success = as_array(info.get("success", np.zeros(self._rewarder.num_envs, bool))).astype(bool)
         fresh = self._over if self._mode == AutoresetMode.NEXT_STEP else np.zeros(self._rewarder.num_envs, bool)
         if self._mode == AutoresetMode.SAME_STEP and over.any():
             led_to = self._last(views, state, info, over)
@@ -232,7 +233,7 @@ class VectorRewardWrapper(VectorWrapper):
         # Where an episode began instead of a step being taken, there is nothing to reward.
         total = np.where(fresh, 0.0, result["total"]).astype(np.float32)
         self._over = over
-        return obs, total, terminated, truncated, self._noted(info, result, np.asarray(reward), ~fresh)
+        return obs, like(total, given), *ends, self._noted(info, result, reward, ~fresh)
 
     def _noted(self, info, result, reward, there) -> dict[str, Any]:
         added = {"env_reward": reward}
@@ -280,5 +281,5 @@ class VectorRewardWrapper(VectorWrapper):
 
 
 def _row(final: Any, row: int) -> Any:
-    """One environment's last observation: they come as an array of observations, or as a dict of arrays."""
-    return {name: values[row] for name, values in final.items()} if isinstance(final, Mapping) else final[row]
+    """One environment's last observation: they come as an array of observations, or as arrays in dicts."""
+    return {name: _row(values, row) for name, values in final.items()} if isinstance(final, Mapping) else final[row]
