@@ -8,7 +8,7 @@
 //! ```
 //!
 //! On images, both share an encoder (see `vision_encoder`). The critics' loss trains it, and so do demonstrations where the policy is held
-//! near them (see `bc_regularizer`):
+//! near them (see `bc_regularizer`); or the policy's loss does (see [`EncoderLoss`]):
 //!
 //! ```text
 //! mix_proj      Linear → layer norm → tanh, twice      in place of the backbone
@@ -26,6 +26,7 @@ use plaudit_nn::dense::{
     Activation, BatchNorm, Bias, Ensemble, Init, LayerSpec, Mlp, MlpSpec, Norm, Scratch, Tensor, TensorKind,
 };
 
+use super::EncoderLoss;
 use super::tanh_gaussian::{SampledActions, StdBounds, TanhGaussian};
 use crate::naming::{self, WeightsMismatch};
 use crate::vision_encoder::{self, ObsBatch, VisionEncoder, VisionEncoderSettings, VisionEncoderTape};
@@ -143,6 +144,11 @@ impl SoftNetworks {
     /// How many of the critics' parameters are those of the encoder: the first ones.
     pub fn encoder_len(&self) -> usize {
         self.vision_encoder.as_ref().map_or(0, VisionEncoder::len)
+    }
+
+    /// The encoder, if it is the policy's loss that trains it.
+    pub(super) fn trained_by_policy(&self, encoder_loss: EncoderLoss) -> Option<&VisionEncoder> {
+        self.vision_encoder.as_ref().filter(|_| encoder_loss == EncoderLoss::Policy)
     }
 
     /// Whether the critics are trained towards a target network.

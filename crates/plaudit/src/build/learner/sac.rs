@@ -88,6 +88,7 @@ impl Builder<'_> {
             target_range: algorithm.target_range.map(|bounds| bounds.map(|bound| bound as f32)),
             scale_states: algorithm.scale_states,
             average_policy: algorithm.average_policy,
+            encoder_loss: algorithm.encoder_loss,
             bc_regularizer: (algorithm.demo_weight > 0.0).then(|| BcRegularizer {
                 weight: algorithm.demo_weight as f32,
                 std: algorithm.cloning.as_ref().map(|cloning| self.deviations(cloning)),
