@@ -192,6 +192,10 @@ block! {
         target_range: Option<[f64; 2]> = None,
         /// SAC: what the critic's networks are made of.
         q_head_type: QHeadType = QHeadType::LayerNorm,
+        /// SAC: correlation of exploration noise from one step to the next. Independent noise (0) cancels out over the steps of an
+        /// arm that moves by small differences; correlated noise takes it elsewhere.
+        #[range(SHARE)]
+        noise_correlation: f64 = 0.0,
         /// SAC on images: whose loss trains the encoder that both see through. `critics`, as RLinf, or `policy`, at the policy's
         /// learning rate: then what critics learn does not change what the policy sees.
         encoder_loss: EncoderLoss = EncoderLoss::Critics,
