@@ -23,8 +23,8 @@ use plaudit_nn::kernels::Precision;
 use plaudit_rl::ppo::{Ppo, PpoSettings};
 use plaudit_rl::replay::{Amount, NewRollout, RelabelSettings, ReplaySettings};
 use plaudit_rl::sac::{
-    Agg, BcRegularizer, DemoSettings, Optim, Sac, SacSettings, SoftNetworkSettings, TemperatureKind,
-    TemperatureSettings,
+    Agg, BcRegularizer, DemoSettings, EncoderLoss, Optim, Sac, SacSettings, SoftNetworkSettings,
+    TemperatureKind, TemperatureSettings,
 };
 use plaudit_rl::vision_encoder::{EncoderKind, VisionEncoderSettings};
 use plaudit_rl::{ActorCriticSettings, Bootstrap, Decisions, Experience, Inputs, Learner, Metrics, StdKind};
@@ -149,6 +149,7 @@ fn sac(kind: &EncoderKind, batch_size: usize, updates: u64, nudge: f32) -> Sac {
         target_range: Some([0.0, 1.0]),
         scale_states: true,
         average_policy: false,
+        encoder_loss: EncoderLoss::Critics,
         bc_regularizer: Some(BcRegularizer { weight: 20.0, std: Some(vec![0.05; ACTIONS]) }),
         tau: 0.01,
         target_update_freq: 1,

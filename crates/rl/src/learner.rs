@@ -181,6 +181,9 @@ pub enum SettingError {
     /// Images that are moved where none are kept.
     #[error("images are to be shifted at random (DrQ), and this policy keeps none of them")]
     ShiftWithoutImages,
+    /// An encoder that the policy is to train where there is none.
+    #[error("the policy's loss is to train the encoder of images, and this policy sees none")]
+    EncoderLossWithoutImages,
     /// States that are scaled where nothing keeps the scale.
     #[error("scaled states are for critics that have a target network, and CrossQ's have none")]
     ScaledStatesWithoutTarget,

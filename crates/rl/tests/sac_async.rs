@@ -12,7 +12,7 @@ use plaudit_core::{
 use plaudit_nn::dense::AdamSettings;
 use plaudit_rl::replay::{Amount, RelabelSettings, ReplaySettings};
 use plaudit_rl::sac::{
-    Agg, Optim, Sac, SacSettings, SoftNetworkSettings, TemperatureKind, TemperatureSettings,
+    Agg, EncoderLoss, Optim, Sac, SacSettings, SoftNetworkSettings, TemperatureKind, TemperatureSettings,
 };
 use plaudit_rl::{
     AsyncPlan, AsyncTraining, Bootstrap, Learner, NoCallback, RolloutState, Training, TrainingError,
@@ -111,6 +111,7 @@ fn learner() -> Sac {
         target_range: None,
         scale_states: false,
         average_policy: false,
+        encoder_loss: EncoderLoss::Critics,
         bc_regularizer: None,
         tau: 0.02,
         target_update_freq: 1,
@@ -386,6 +387,38 @@ fn what_a_person_does_is_kept_as_a_demonstration_too() {
     assert_eq!(held, 32, "the replay holds what was done, not what the policy wanted");
 }
 
+#[test]
+fn own_successes_are_demonstrations_too_and_never_evict_those_that_were_given() {
+    let given = learner_from_demonstration();
+    let demos = given.settings().demos.clone().map(|demos| plaudit_rl::sac::DemoSettings {
+        replay: ReplaySettings { keep: Amount::Rollouts(3), window: Amount::Rollouts(3), ..demos.replay },
+        self_imitation_min_reward: Some(-100.0),
+        ..demos
+    });
+    let learner = || {
+        let settings = SacSettings { demos: demos.clone(), ..given.settings().clone() };
+        Sac::new(settings, vec![demonstration()], Seed::new(1)).unwrap()
+    };
+    let mut sac = learner();
+    let mut env = Line::new(4);
+    let (mut training, _) = Training::start(&mut env, &EnvReward, PLAN, Seed::new(3), None).unwrap();
+    let mut metrics = plaudit_rl::Metrics::default();
+    for _ in 0..6 {
+        metrics = training.step::<TrainingError>(&mut sac, |_| Ok(())).unwrap();
+    }
+    // Three episodes of four rows have ended, and three are kept beside the one that was given.
+    assert_eq!(metrics.get("train/demo_buffer/own_successes"), Some(3.0));
+    assert_eq!(metrics.get("train/demo_buffer/num_trajectories"), Some(4.0));
+
+    let folder = tempfile::tempdir().unwrap();
+    sac.save(folder.path()).unwrap();
+    let mut restored = learner();
+    restored.restore(folder.path()).unwrap();
+    let [ours, expected] = [&mut restored, &mut sac].map(|sac| sac.improve().unwrap());
+    assert_eq!(ours.get("train/demo_buffer/own_successes"), Some(3.0));
+    assert_eq!(ours, expected, "it goes on with the same batches");
+}
+
 /// A line as a robot: every second episode breaks at its fourth step, and a person acts from the third step of every
 /// episode on. After `waits_at` steps it waits until it is told to stop.
 struct Robot {
@@ -452,13 +485,17 @@ fn learner_from_demonstration() -> Sac {
         min: Amount::Rollouts(1),
         self_imitation_min_reward: None,
     });
+    Sac::new(SacSettings { demos, ..settings }, vec![demonstration()], Seed::new(1)).unwrap()
+}
+
+/// A demonstration of ten steps.
+fn demonstration() -> plaudit_rl::replay::NewRollout {
     let mut line = Line::new(1);
     let mut rollout = plaudit_rl::Rollout::start(&mut line, Seed::new(1), 0).unwrap();
     let segment = rollout.play(learner().greedy().as_mut(), 10).unwrap().segment;
     let RewardColumn { total: reward, version, .. } = EnvReward.label(&segment).unwrap();
     let (starts_chunk, invalid) = (Vec::new(), Vec::new());
-    let demo = plaudit_rl::replay::NewRollout { segment, starts_chunk, invalid, reward, version };
-    Sac::new(SacSettings { demos, ..settings }, vec![demo], Seed::new(1)).unwrap()
+    plaudit_rl::replay::NewRollout { segment, starts_chunk, invalid, reward, version }
 }
 
 /// Learns beside a robot that waits after 200 steps, until all its episodes before that have arrived; returns the sums of

@@ -16,8 +16,8 @@ use plaudit_nn::dense::AdamSettings;
 use plaudit_nn::dense::encoder::{ConvLayer, ConvReadout};
 use plaudit_rl::replay::{Amount, NewRollout, RelabelSettings, ReplaySettings};
 use plaudit_rl::sac::{
-    Agg, BcRegularizer, DemoSettings, Optim, Sac, SacSettings, SoftNetworkSettings, TemperatureKind,
-    TemperatureSettings,
+    Agg, BcRegularizer, DemoSettings, EncoderLoss, Optim, Sac, SacSettings, SoftNetworkSettings,
+    TemperatureKind, TemperatureSettings,
 };
 use plaudit_rl::vision_encoder::{EncoderKind, VisionEncoderSettings};
 use plaudit_rl::{Bootstrap, Cloning, Learner};
@@ -60,7 +60,7 @@ fn rollout(seed: u64, steps: usize) -> NewRollout {
     NewRollout { segment, starts_chunk: Vec::new(), invalid: Vec::new(), reward, version: 0 }
 }
 
-fn settings() -> SacSettings {
+fn settings(encoder_loss: EncoderLoss) -> SacSettings {
     let layer = |channels, stride| ConvLayer { channels, kernel: 3, stride };
     let vision_encoder = VisionEncoderSettings {
         cameras: vec!["main".into(), "wrist".into()],
@@ -97,6 +97,7 @@ fn settings() -> SacSettings {
         target_range: Some([0.0, 1.0]),
         scale_states: true,
         average_policy: true,
+        encoder_loss,
         bc_regularizer: Some(BcRegularizer { weight: 2.0, std: Some(vec![0.1, 0.2]) }),
         tau: 0.1,
         target_update_freq: 1,
@@ -120,8 +121,8 @@ fn settings() -> SacSettings {
     }
 }
 
-fn learner() -> Sac {
-    let mut sac = Sac::new(settings(), vec![rollout(1, 6)], Seed::new(3)).unwrap();
+fn learner(encoder_loss: EncoderLoss) -> Sac {
+    let mut sac = Sac::new(settings(encoder_loss), vec![rollout(1, 6)], Seed::new(3)).unwrap();
     sac.add_demos(vec![rollout(2, 4)]).unwrap();
     sac
 }
@@ -146,7 +147,14 @@ fn compare(what: &str, ours: &Weights, expected: &Weights, relative: f32, absolu
 
 #[test]
 fn rlpd_on_a_gpu_learns_what_it_learns_on_the_cpu() {
+    for encoder_loss in [EncoderLoss::Critics, EncoderLoss::Policy] {
+        compare_learners(encoder_loss);
+    }
+}
+
+fn compare_learners(encoder_loss: EncoderLoss) {
     let Some(kernels) = emulator::emulated() else { return };
+    let learner = || learner(encoder_loss);
     let (mut cpu, mut gpu) = (learner(), learner());
     assert_eq!(gpu.use_gpu(kernels).unwrap(), "an emulated GPU");
     // More at once than the batches of updates have.
@@ -168,7 +176,7 @@ fn rlpd_on_a_gpu_learns_what_it_learns_on_the_cpu() {
             let metrics = sac.improve().unwrap();
             assert!(metrics.get("train/actor/bc_loss").is_some());
         }
-        let what = format!("after {} updates", 3 * (step + 1));
+        let what = format!("{encoder_loss:?}, after {} updates", 3 * (step + 1));
         compare(&what, &checkpoint(&gpu), &checkpoint(&cpu), 1e-4, 2e-4);
     }
     // What is saved goes on where it was, on either.

@@ -16,8 +16,8 @@ use plaudit_nn::dense::{Activation, AdamSettings};
 use plaudit_pyfiles::{self as pyfiles, PyValue};
 use plaudit_rl::replay::{Amount, ObsBuffer, RelabelSettings, ReplaySettings, Transitions};
 use plaudit_rl::sac::{
-    Agg, CriticKind, Optim, Sac, SacSettings, SampledActions, SoftNetworkSettings, StdBounds, TanhGaussian,
-    TemperatureKind, TemperatureSettings, UpdateNoise,
+    Agg, CriticKind, EncoderLoss, Optim, Sac, SacSettings, SampledActions, SoftNetworkSettings, StdBounds,
+    TanhGaussian, TemperatureKind, TemperatureSettings, UpdateNoise,
 };
 use plaudit_rl::vision_encoder::{EncoderKind, VisionEncoderSettings};
 use plaudit_rl::{Bootstrap, Learner};
@@ -150,6 +150,7 @@ fn settings(case: &PyValue) -> SacSettings {
         target_range: None,
         scale_states: false,
         average_policy: false,
+        encoder_loss: EncoderLoss::Critics,
         bc_regularizer: None,
         tau: number(case, "tau") as f32,
         target_update_freq: number(case, "target_update_freq") as u64,
@@ -321,4 +322,128 @@ fn the_average_that_acts_follows_the_policy_at_the_rate_of_the_target() {
             "{name}: a checkpoint without an average is refused"
         );
     }
+}
+
+/// The tensors of the encoder.
+fn is_of_encoder(name: &str) -> bool {
+    name.starts_with("encoders.") || name.starts_with("state_proj.")
+}
+
+/// The first batch of the images' fixture, its weights, and a learner whose policy trains the encoder.
+struct PolicyTrainsEncoder {
+    fixtures: PyValue,
+    initial: Weights,
+}
+
+impl PolicyTrainsEncoder {
+    fn new() -> Self {
+        let fixtures = fixtures_in("images.pkl");
+        let case = fixtures.get("cases").unwrap().get("images").unwrap();
+        let mut initial = Weights::new();
+        for (key, value) in case.get("initial").unwrap().as_dict().unwrap().iter() {
+            initial.insert(key.as_str().unwrap(), value.as_array().unwrap().clone());
+        }
+        Self { fixtures, initial }
+    }
+
+    fn case(&self) -> &PyValue {
+        self.fixtures.get("cases").unwrap().get("images").unwrap()
+    }
+
+    /// The loss of the policy in an update from these weights, and the weights after it.
+    fn updated(
+        &self,
+        from: &Weights,
+        change: impl FnOnce(SacSettings) -> SacSettings,
+        kernels: Option<GpuKernels>,
+    ) -> (Option<f64>, Weights) {
+        let settings = settings(self.case().get("settings").unwrap());
+        let settings = change(SacSettings { encoder_loss: EncoderLoss::Policy, ..settings });
+        let mut sac = Sac::new(settings, Vec::new(), Seed::new(1)).unwrap();
+        if let Some(kernels) = kernels {
+            sac.use_gpu(kernels).unwrap();
+        }
+        sac.load(from).unwrap();
+        let (transitions, update_noise) = batch(&self.case().get("steps").unwrap().as_items().unwrap()[0]);
+        let metrics = sac.update_on(transitions, update_noise).unwrap();
+        (metrics.get("train/sac/actor_loss"), sac.weights())
+    }
+}
+
+#[test]
+fn critics_leave_an_encoder_alone_that_the_policy_trains() {
+    let fixture = PolicyTrainsEncoder::new();
+    for kernels in [None].into_iter().chain(emulator::emulated().map(Some)) {
+        let critics_alone = |settings| SacSettings { train_actor_steps: 9, ..settings };
+        let (_, after) = fixture.updated(&fixture.initial, critics_alone, kernels);
+        let (mut encoder, mut critics) = (0, 0);
+        for (name, tensor) in fixture.initial.iter().filter(|(name, _)| after.get(name).is_some()) {
+            let (before, after) = (tensor.to_f32().unwrap(), after.f32(name).unwrap());
+            if is_of_encoder(name) {
+                encoder += 1;
+                assert_eq!(before, after, "{name}");
+            } else if name.starts_with("q_head.") {
+                critics += usize::from(before != after);
+            }
+        }
+        assert!(encoder > 4 && critics > 8, "{encoder} tensors of the encoder, {critics} of the critics");
+    }
+}
+
+/// Critics that take no notice of what is encoded, so that the policy's loss depends on the encoder through actions alone: that is
+/// the gradient that is left where critics are not to train the encoder.
+#[test]
+fn the_policys_loss_trains_the_encoder_along_its_gradient() {
+    let fixture = PolicyTrainsEncoder::new();
+    let mut blind = fixture.initial.clone();
+    for (name, tensor) in fixture.initial.iter() {
+        if name.starts_with("q_head.") && name.ends_with("net.0.weight") {
+            let (mut values, inputs) = (tensor.to_f32().unwrap(), tensor.shape()[1]);
+            values.chunks_exact_mut(inputs).for_each(|row| row[..inputs - 2].fill(0.0));
+            blind.insert_f32(name, tensor.shape(), &values);
+        }
+    }
+    // The first step of Adam is lr g / (|g| + eps): with so large a constant, the gradient itself, a thousandth of it.
+    let descending = |settings: SacSettings| {
+        let optim = |lr: f64| Optim {
+            schedule: Schedule::constant(lr),
+            adam: AdamSettings { eps: 1e3, ..AdamSettings::default() },
+            clip_grad: 1e9,
+        };
+        SacSettings { policy_optim: optim(1.0), critic_optim: optim(0.0), ..settings }
+    };
+    let loss = |weights: &Weights| fixture.updated(weights, descending, None).0.unwrap();
+    for kernels in [None].into_iter().chain(emulator::emulated().map(Some)) {
+        let (_, after) = fixture.updated(&blind, descending, kernels);
+        let (mut compared, mut largest) = (0, 0.0_f64);
+        for (name, tensor) in blind.iter().filter(|(name, _)| is_of_encoder(name)) {
+            let Some(after) = after.f32(name) else { continue };
+            let before = tensor.to_f32().unwrap();
+            for at in [0, before.len() / 2] {
+                let gradient = 1e3 * f64::from(before[at] - after[at]);
+                let moved = |by: f32| {
+                    let mut values = before.clone();
+                    values[at] += by;
+                    let mut weights = blind.clone();
+                    weights.insert_f32(name, tensor.shape(), &values);
+                    loss(&weights)
+                };
+                let expected = (moved(1e-2) - moved(-1e-2)) / 2e-2;
+                assert!(
+                    (gradient - expected).abs() < 2e-3 + 0.03 * expected.abs(),
+                    "{name}[{at}]: {gradient} and {expected}"
+                );
+                (compared, largest) = (compared + 1, largest.max(expected.abs()));
+            }
+        }
+        assert!(compared > 10 && largest > 0.02, "{compared} gradients of up to {largest}");
+    }
+}
+
+#[test]
+fn an_encoder_that_is_not_there_cannot_be_trained_by_the_policy() {
+    let fixtures = fixtures();
+    let settings = settings(fixtures.get("cases").unwrap().get("sac").unwrap().get("settings").unwrap());
+    let settings = SacSettings { encoder_loss: EncoderLoss::Policy, ..settings };
+    assert!(Sac::new(settings, Vec::new(), Seed::new(1)).is_err());
 }

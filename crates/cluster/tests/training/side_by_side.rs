@@ -14,7 +14,8 @@ use plaudit_core::{Env, EnvReward, Schedule, Seed};
 use plaudit_nn::dense::AdamSettings;
 use plaudit_rl::replay::{Amount, RelabelSettings, ReplaySettings};
 use plaudit_rl::sac::{
-    Agg, Optim, Sac, SacSettings, SoftNetworkSettings, SoftNetworks, TemperatureKind, TemperatureSettings,
+    Agg, EncoderLoss, Optim, Sac, SacSettings, SoftNetworkSettings, SoftNetworks, TemperatureKind,
+    TemperatureSettings,
 };
 use plaudit_rl::{
     AsyncPlan, AsyncTraining, Bootstrap, ExplorerNetworks, RemoteEnvs, RolloutState, TrainingPlan,
@@ -48,6 +49,7 @@ fn learner() -> Sac {
         target_range: None,
         scale_states: false,
         average_policy: false,
+        encoder_loss: EncoderLoss::Critics,
         bc_regularizer: None,
         tau: 0.02,
         target_update_freq: 1,

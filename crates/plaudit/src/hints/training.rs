@@ -56,6 +56,9 @@ pub(crate) fn about_setting(error: &SettingError) -> SettingHint {
         SettingError::ScaledStatesWithoutTarget => {
             ("algorithm.scale_states", "leave it out, or set algorithm.q_head_type to default")
         }
+        SettingError::EncoderLossWithoutImages => {
+            ("algorithm.encoder_loss", "leave it out, or set actor.model.model_type to cnn_policy")
+        }
         SettingError::AverageWithoutTarget => {
             ("algorithm.average_policy", "leave it out, or set algorithm.q_head_type to default")
         }

@@ -1,7 +1,7 @@
 //! Soft actor-critic on disk: networks, target, moments of the optimisers, temperature, and the replay.
 //!
 //! Beside the learner's own file lie `replay.pt` and, where there are demonstrations, `demos.pt` with what people added
-//! to them.
+//! to them, and `successes.pt` with the run's own.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +17,8 @@ use crate::{Checkpoint, LearnError, StateScale};
 const TEMPERATURE: &str = "temperature";
 const SCALE: &str = "state_scale";
 const AVERAGE: &str = "policy_average";
+const DEMOS: &str = "demos.pt";
+const SUCCESSES: &str = "successes.pt";
 
 /// Writes everything into a folder.
 pub(super) fn save(sac: &Sac, folder: &Path) -> Result<(), LearnError> {
@@ -57,7 +59,12 @@ pub(super) fn save(sac: &Sac, folder: &Path) -> Result<(), LearnError> {
     checkpoint.trunk(sac.networks.vision_encoder.as_ref());
     checkpoint.write(folder)?;
     save_replay(&sac.replay, folder.join("replay.pt"))?;
-    sac.demos.as_ref().map_or(Ok(()), |demos| save_replay(demos, folder.join("demos.pt")))
+    for (buffer, file) in [(&sac.demos, DEMOS), (&sac.successes, SUCCESSES)] {
+        if let Some(buffer) = buffer {
+            save_replay(buffer, folder.join(file))?;
+        }
+    }
+    Ok(())
 }
 
 fn save_replay(replay: &Replay, path: PathBuf) -> Result<(), LearnError> {
@@ -99,7 +106,13 @@ pub(super) fn restore(sac: &mut Sac, folder: &Path) -> Result<(), LearnError> {
     let scale = scale(sac, &checkpoint)?;
     let updates = checkpoint.counted("updates")?;
     let replay = restored(&sac.replay, folder.join("replay.pt"))?;
-    let demos = sac.demos.as_ref().map(|demos| restored(demos, folder.join("demos.pt"))).transpose()?;
+    let demos = sac.demos.as_ref().map(|demos| restored(demos, folder.join(DEMOS))).transpose()?;
+    // Before successes had a file of their own, they were among the demonstrations.
+    let successes = sac.successes.as_ref().map(|own| match folder.join(SUCCESSES) {
+        path if path.exists() => restored(own, path),
+        _ => Ok(own.emptied()),
+    });
+    let successes = successes.transpose()?;
 
     Arc::make_mut(&mut sac.networks).scale = scale;
     sac.temperature.x = temperature[0];
@@ -108,7 +121,7 @@ pub(super) fn restore(sac: &mut Sac, folder: &Path) -> Result<(), LearnError> {
     (sac.policy_adam, sac.critic_adam) = (policy_adam, critic_adam);
     (sac.policy, sac.critics, sac.target) = (Arc::new(policy), critics, target);
     sac.average = average.map(Arc::new);
-    (sac.replay, sac.demos, sac.updates) = (replay, demos, updates);
+    (sac.replay, sac.demos, sac.successes, sac.updates) = (replay, demos, successes, updates);
     if let Some(gpu) = &mut sac.gpu {
         gpu.is_current = false;
     }

@@ -1,11 +1,12 @@
 //! Passes of the networks on the CPU, and which device has them.
 
+use std::mem::take;
 use std::sync::Arc;
 
 use plaudit_nn::dense::encoder::Dropout;
-use plaudit_nn::dense::{HeadInputs, clip_grad_norm, polyak};
+use plaudit_nn::dense::{Adam, HeadInputs, clip_grad_norm, polyak};
 
-use super::{Sac, SoftNetworks};
+use super::{EncoderLoss, Sac, SoftNetworks};
 use crate::LearnError;
 use crate::replay::ObsBuffer;
 use crate::row_ops::{join, join_more, take_actions, take_encoded};
@@ -25,21 +26,23 @@ impl Sac {
         Ok(())
     }
 
-    /// One step of critics and encoder along the gradients of Q(s, a); the norm of their gradients.
+    /// One step of critics, and of the encoder if they train it, along the gradients of Q(s, a); the norm of their gradients.
     pub(super) fn step_critics(&mut self) -> Result<f32, LearnError> {
         if self.gpu.is_some() {
             return self.step_critics_on_gpu();
         }
         self.critic_gradients();
         let optim = &self.settings.critic_optim;
-        let norm = clip_grad_norm(&mut self.buffers.critic_grads, optim.clip_grad);
+        let first = self.encoder_of_policy();
+        let norm = clip_grad_norm(&mut self.buffers.critic_grads[first..], optim.clip_grad);
         let lr = optim.schedule.at(self.updates) as f32;
         self.check(f64::from(norm), "the gradient of the critics")?;
-        self.critic_adam.step(&mut self.critics, &self.buffers.critic_grads, lr);
+        let group = (first..self.critics.len(), lr);
+        self.critic_adam.step_groups(&mut self.critics, &self.buffers.critic_grads, &[group]);
         Ok(norm)
     }
 
-    /// Gradients of critics and encoder, from those of Q(s, a).
+    /// Gradients of critics, and of the encoder if they train it, from those of Q(s, a).
     fn critic_gradients(&mut self) {
         let networks = self.networks.clone();
         let buffers = &mut self.buffers;
@@ -47,7 +50,8 @@ impl Sac {
         let grads = &mut buffers.critic_grads[networks.encoder_len()..];
         let (encoder_params, critics) = self.critics.split_at_mut(networks.encoder_len());
         let tape = &mut buffers.critic_tape;
-        match &networks.vision_encoder {
+        match networks.vision_encoder.as_ref().filter(|_| self.settings.encoder_loss == EncoderLoss::Critics)
+        {
             None => networks.critics.backward_overwrite(critics, tape, &buffers.grad_value, grads, None),
             Some(vision_encoder) => {
                 buffers.grad_critic_inputs.resize(buffers.critic_inputs.len(), 0.0);
@@ -167,13 +171,15 @@ impl Sac {
         let buffers = &mut self.buffers;
         let n = buffers.batch.len();
         let encoder_params = &self.critics[..self.networks.encoder_len()];
-        let encoded = encode_obs(
-            vision_encoder.as_ref(),
-            encoder_params,
-            &buffers.batch.obs,
-            n,
-            &mut buffers.inference_tape,
-        );
+        let obs = &buffers.batch.obs;
+        let encoded = match (vision_encoder, self.settings.encoder_loss) {
+            (Some(vision_encoder), EncoderLoss::Policy) => {
+                let dropout = Dropout::On(self.seed.purpose("policy dropout").index(self.updates));
+                let tape = &mut buffers.encoder_tape;
+                vision_encoder.forward(encoder_params, &ObsBatch::from(obs), n, dropout, tape)
+            }
+            _ => encode_obs(vision_encoder.as_ref(), encoder_params, obs, n, &mut buffers.inference_tape),
+        };
         buffers.encoded.clear();
         buffers.encoded.extend_from_slice(encoded);
         let outputs = policy.forward(&self.policy, &buffers.encoded, n, &mut buffers.policy_tape);
@@ -217,7 +223,8 @@ impl Sac {
         Ok(())
     }
 
-    /// One step of the policy along the gradients of its outputs; the norm of its gradients.
+    /// One step of the policy, and of the encoder if the policy trains it, along the gradients of its outputs; the norm of the
+    /// policy's gradients.
     pub(super) fn step_policy(&mut self) -> Result<f32, LearnError> {
         if self.gpu.is_some() {
             return self.step_policy_on_gpu();
@@ -226,13 +233,52 @@ impl Sac {
         buffers.policy_grads.resize(self.policy.len(), 0.0);
         let grads = &mut buffers.policy_grads;
         let tape = &mut buffers.policy_tape;
-        self.networks.policy.backward_overwrite(&self.policy, tape, &buffers.grad_output, grads, None);
+        let trains_encoder = self.networks.trained_by_policy(self.settings.encoder_loss).is_some();
+        buffers.grad_encoded.resize(buffers.encoded.len(), 0.0);
+        let grad_encoded = trains_encoder.then_some(&mut buffers.grad_encoded[..]);
+        self.networks.policy.backward_overwrite(
+            &self.policy,
+            tape,
+            &buffers.grad_output,
+            grads,
+            grad_encoded,
+        );
         let optim = &self.settings.policy_optim;
         let norm = clip_grad_norm(&mut buffers.policy_grads, optim.clip_grad);
         let lr = optim.schedule.at(self.updates) as f32;
         self.check(f64::from(norm), "the gradient of the policy")?;
         self.policy_adam.step(Arc::make_mut(&mut self.policy).as_mut_slice(), &self.buffers.policy_grads, lr);
+        self.step_encoder_with_policy(lr)?;
         Ok(norm)
+    }
+
+    /// One step of the encoder along the gradients of what the policy saw, where the policy's loss trains it.
+    fn step_encoder_with_policy(&mut self, lr: f32) -> Result<(), LearnError> {
+        let networks = self.networks.clone();
+        let Some(vision_encoder) = networks.trained_by_policy(self.settings.encoder_loss) else {
+            return Ok(());
+        };
+        let encoder = 0..networks.encoder_len();
+        let buffers = &mut self.buffers;
+        let grads = &mut buffers.critic_grads[encoder.clone()];
+        grads.fill(0.0);
+        let obs_batch = ObsBatch::from(&buffers.batch.obs);
+        let (params, tape) = (&self.critics[encoder.clone()], &mut buffers.encoder_tape);
+        vision_encoder.backward(params, &obs_batch, tape, &buffers.grad_encoded, grads);
+        let norm = clip_grad_norm(grads, self.settings.policy_optim.clip_grad);
+        self.check(f64::from(norm), "the gradient of the encoder")?;
+        // Its moments lie before those of the critics, and it has taken as many steps as the policy.
+        let (policy, moments) = (&self.policy_adam, &mut self.critic_adam);
+        let (m, v) = (take(&mut moments.m), take(&mut moments.v));
+        let mut adam = Adam { settings: policy.settings, step: policy.step - 1, m, v };
+        adam.step_groups(&mut self.critics, &self.buffers.critic_grads, &[(encoder, lr)]);
+        (self.critic_adam.m, self.critic_adam.v) = (adam.m, adam.v);
+        Ok(())
+    }
+
+    /// How many of the critics' first parameters are the policy's to train.
+    fn encoder_of_policy(&self) -> usize {
+        self.networks.trained_by_policy(self.settings.encoder_loss).map_or(0, VisionEncoder::len)
     }
 
     /// The target follows the critics, and the average the policy.

@@ -22,7 +22,7 @@ use plaudit_nn::dense::gpu::{
 };
 use plaudit_nn::gpu::GpuError;
 
-use super::SoftNetworks;
+use super::{EncoderLoss, SoftNetworks};
 use crate::replay::{ObsBuffer, Transitions};
 use crate::vision_encoder::gpu::{GpuObs, GpuVisionEncoder};
 
@@ -40,6 +40,7 @@ pub(super) struct GpuNetworks {
     norm: Floats,
     encoder_norm: Floats,
     encoder_len: usize,
+    encoder_loss: EncoderLoss,
     memory: UpdateMemory,
     /// Whether parameters and moments are those of the CPU.
     pub(super) is_current: bool,
@@ -90,7 +91,7 @@ struct Graphs {
     step_policy: GraphId,
     follow: GraphId,
     clone_outputs: GraphId,
-    clone_step: GraphId,
+    policy_and_encoders: GraphId,
 }
 
 /// What work was recorded for.
@@ -116,6 +117,7 @@ impl GpuNetworks {
         networks: &SoftNetworks,
         rows: usize,
         has_average: bool,
+        encoder_loss: EncoderLoss,
     ) -> Result<Self, GpuError> {
         let policy = adam_memory(&mut kernels, networks.policy.len())?;
         let critics = adam_memory(&mut kernels, networks.encoder_len() + networks.critics.len())?;
@@ -128,6 +130,7 @@ impl GpuNetworks {
             norm: kernels.floats(1)?,
             encoder_norm: kernels.floats(1)?,
             encoder_len: networks.encoder_len(),
+            encoder_loss,
             memory: UpdateMemory::new(&mut kernels, networks, rows)?,
             is_current: false,
             policy,
@@ -227,7 +230,7 @@ impl GpuNetworks {
             step_policy: self.record(|gpu| gpu.back_to_policy(key))?,
             follow: self.record(|gpu| gpu.follow_all())?,
             clone_outputs: self.record(|gpu| gpu.encode_demos(key))?,
-            clone_step: self.record(|gpu| gpu.back_to_clone(key))?,
+            policy_and_encoders: self.record(|gpu| gpu.back_to_policy_and_encoders(key))?,
         };
         self.memory.graphs = Some(graphs);
         Ok(())
@@ -254,6 +257,7 @@ impl GpuNetworks {
                 norm,
                 encoder_norm,
                 encoder_len: self.encoder_len,
+                encoder_loss: self.encoder_loss,
             })
         })
     }
@@ -336,7 +340,8 @@ impl GpuNetworks {
         self.kernels.read(self.memory.next_actions, into)
     }
 
-    /// One step of the policy, given the gradients of its outputs; the norm of its gradients.
+    /// One step of the policy, given the gradients of its outputs; the norm of its gradients. Where its loss trains the encoders as
+    /// well, that is [`Self::step_policy_and_encoders`].
     pub(super) fn step_policy(
         &mut self,
         grad_output: &[f32],
@@ -362,7 +367,7 @@ impl GpuNetworks {
 
     /// One step of policy and encoders, each with an optimiser of its own, given the gradients of the policy's outputs; the norms of
     /// both gradients.
-    pub(super) fn clone_step(
+    pub(super) fn step_policy_and_encoders(
         &mut self,
         grad_output: &[f32],
         step: &[f32; ADAM_NUMBERS],
@@ -370,7 +375,7 @@ impl GpuNetworks {
         let parts: [(Floats, &[f32]); 3] =
             [(self.memory.grad_output, grad_output), (self.policy_step, step), (self.critic_step, step)];
         self.kernels.write_all(&parts)?;
-        self.run(|graphs| graphs.clone_step)?;
+        self.run(|graphs| graphs.policy_and_encoders)?;
         let mut norms = [0.0; 2];
         let [policy, encoder] = &mut norms;
         let parts =
@@ -477,6 +482,7 @@ struct Pass<'a> {
     norm: Floats,
     encoder_norm: Floats,
     encoder_len: usize,
+    encoder_loss: EncoderLoss,
 }
 
 impl Pass<'_> {
@@ -515,9 +521,15 @@ impl Pass<'_> {
         let params = self.heads(self.critics.params);
         let gradients = WeightGradients { to: self.heads(self.critics.grads), add: false };
         let inputs = InputGradient { to: memory.grad_inputs, columns: 0..encoded, relu: None, add: false };
-        let wanted = WantedGradients { weights: Some(gradients), inputs: Some(inputs) };
+        let trains_encoder = self.encoder_loss == EncoderLoss::Critics;
+        let wanted = WantedGradients { weights: Some(gradients), inputs: trains_encoder.then_some(inputs) };
         let shared = Rows { inner: 0, ..memory.joined };
         memory.critics.backward(self.kernels, params, shared, 1, n, self.grad_value(n), &wanted)?;
+        if !trains_encoder {
+            let heads = self.critics.part(self.critic_range(self.critics.params));
+            self.kernels.gradient_norm(heads.grads, self.norm)?;
+            return self.kernels.adam_step(heads, self.critic_step, self.norm);
+        }
         self.kernels.sum_groups(memory.grad_inputs, heads, memory.grad_joined, n, 0..encoded)?;
         let demos = n - key.first_demo;
         if demos > 0 {
@@ -581,8 +593,8 @@ impl Pass<'_> {
         self.encode_for_policy(key)
     }
 
-    /// A step of policy and encoder, each clipped and moved by itself.
-    fn back_to_clone(&mut self, key: GraphKey) -> Result<(), GpuError> {
+    /// A step of policy and encoders, each clipped and moved by itself.
+    fn back_to_policy_and_encoders(&mut self, key: GraphKey) -> Result<(), GpuError> {
         let (memory, n) = (self.memory, key.rows);
         let columns = 0..memory.shape.encoded;
         let wanted = WantedGradients {

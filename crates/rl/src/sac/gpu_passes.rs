@@ -6,7 +6,7 @@ use plaudit_nn::dense::Adam;
 use plaudit_nn::dense::gpu::{GpuKernels, adam_numbers};
 
 use super::gpu::{CpuState, GpuNetworks};
-use super::{Sac, UpdateBuffers};
+use super::{EncoderLoss, Sac, UpdateBuffers};
 use crate::LearnError;
 use crate::row_ops::zero;
 
@@ -16,8 +16,13 @@ impl Sac {
     /// # Errors
     /// If they cannot: on states, above a frozen trunk, or with too little memory.
     pub fn use_gpu(&mut self, kernels: GpuKernels) -> Result<String, LearnError> {
-        let gpu =
-            GpuNetworks::new(kernels, &self.networks, self.settings.batch_size, self.average.is_some())?;
+        let gpu = GpuNetworks::new(
+            kernels,
+            &self.networks,
+            self.settings.batch_size,
+            self.average.is_some(),
+            self.settings.encoder_loss,
+        )?;
         let name = gpu.name();
         self.gpu = Some(gpu);
         Ok(name)
@@ -27,7 +32,9 @@ impl Sac {
     pub(super) fn load_batch(&mut self) -> Result<(), LearnError> {
         self.upload()?;
         let Self { gpu: Some(gpu), networks, settings, buffers, .. } = self else { return Ok(()) };
-        let first_demo = settings.bc_regularizer.as_ref().map(|_| buffers.first_demo);
+        // Demonstrations go through the policy once more where they train the encoder beside the critics.
+        let is_apart = settings.bc_regularizer.is_some() && settings.encoder_loss == EncoderLoss::Critics;
+        let first_demo = is_apart.then_some(buffers.first_demo);
         Ok(gpu.load(networks, &buffers.batch, first_demo, &buffers.shifts)?)
     }
 
@@ -122,8 +129,12 @@ impl Sac {
         let Self { gpu: Some(gpu), settings, buffers, policy_adam, .. } = self else { return Ok(0.0) };
         policy_adam.step += 1;
         let step = adam_numbers(policy_adam.settings, policy_adam.step, lr, settings.policy_optim.clip_grad);
-        let norm = gpu.step_policy(&buffers.grad_output, &step)?;
+        let [norm, encoder_norm] = match settings.encoder_loss {
+            EncoderLoss::Critics => [gpu.step_policy(&buffers.grad_output, &step)?, 0.0],
+            EncoderLoss::Policy => gpu.step_policy_and_encoders(&buffers.grad_output, &step)?,
+        };
         self.check(f64::from(norm), "the gradient of the policy")?;
+        self.check(f64::from(encoder_norm), "the gradient of the encoder")?;
         Ok(norm)
     }
 
@@ -166,6 +177,6 @@ impl Sac {
         let loss = networks.gaussian.imitate(outputs, &batch.actions, grads);
         adam.step += 1;
         let step = adam_numbers(adam.settings, adam.step, lr, clip);
-        Ok((loss, gpu.clone_step(&buffers.grad_output, &step)?))
+        Ok((loss, gpu.step_policy_and_encoders(&buffers.grad_output, &step)?))
     }
 }

@@ -14,12 +14,13 @@
 //! a value. Rewards of a chunk of actions are summed, and the chunk is discounted once.
 //!
 //! On images, `s` is the output of an encoder. The critics' loss trains it, and so does the behaviour-cloning
-//! loss, where there is one (`bc_regularizer`); the rest of the policy's loss does not.
+//! loss, where there is one (`bc_regularizer`); the rest of the policy's loss does not. Or the whole of the policy's loss trains
+//! it, and the gradients of the critics' loss stop there ([`EncoderLoss`]).
 
 use std::path::Path;
 use std::sync::Arc;
 
-use plaudit_core::{Policy, Reward, Seed};
+use plaudit_core::{Policy, Reward, Rng, Seed};
 use plaudit_nn::Weights;
 use plaudit_nn::dense::{Adam, EnsembleScratch, EnsembleTape, Scratch, Tape, with_spinning_threads};
 
@@ -40,7 +41,7 @@ mod update;
 pub use bc_regularizer::BcRegularizer;
 pub use critics::Agg;
 pub use networks::{CriticKind, SoftNetworkSettings, SoftNetworks, SoftPolicy};
-pub use settings::{DemoSettings, Optim, SacSettings};
+pub use settings::{DemoSettings, EncoderLoss, Optim, SacSettings};
 pub use tanh_gaussian::{SampledActions, StdBounds, TanhGaussian};
 pub use temperature::{Temperature, TemperatureKind, TemperatureSettings, TemperatureStep};
 
@@ -67,6 +68,8 @@ pub struct Sac {
     temperature: Temperature,
     replay: Replay,
     demos: Option<Replay>,
+    /// Own successes, which are demonstrations too and never evict those that were given.
+    successes: Option<Replay>,
     /// Steps of the critics since the start. With the seed, all that randomness depends on.
     updates: u64,
     seed: Seed,
@@ -165,6 +168,9 @@ impl Sac {
         {
             return Err(SettingError::ShiftWithoutImages.into());
         }
+        if settings.encoder_loss == EncoderLoss::Policy && networks.vision_encoder.is_none() {
+            return Err(SettingError::EncoderLossWithoutImages.into());
+        }
         if settings.scale_states {
             if !networks.has_target() {
                 return Err(SettingError::ScaledStatesWithoutTarget.into());
@@ -182,6 +188,11 @@ impl Sac {
             temperature: Temperature::new(settings.temperature),
             replay: Replay::new(settings.replay.clone()),
             demos: settings.demos.as_ref().map(|demos| Replay::new(demos.replay.clone())),
+            successes: settings
+                .demos
+                .as_ref()
+                .filter(|demos| demos.self_imitation_min_reward.is_some())
+                .map(|demos| Replay::new(demos.replay.clone())),
             networks: Arc::new(networks),
             average: settings.average_policy.then(|| Arc::new(policy.clone())),
             policy: Arc::new(policy),
@@ -272,7 +283,7 @@ impl Sac {
             Some(demos) => {
                 self.replay.sample(self.settings.batch_size - half, &mut rng, batch);
                 self.buffers.first_demo = batch.len();
-                demos.sample(half, &mut rng, batch);
+                sample_both(demos, self.successes.as_ref(), half, &mut rng, batch);
             }
         }
         if let Some(scale) = &self.networks.scale {
@@ -376,8 +387,12 @@ impl Sac {
         metrics.push("train/replay_buffer/num_trajectories", self.replay.rollouts() as f64);
         metrics.push("train/replay_buffer/total_samples", self.replay.transitions() as f64);
         if let Some(demos) = &self.demos {
-            metrics.push("train/demo_buffer/num_trajectories", demos.rollouts() as f64);
-            metrics.push("train/demo_buffer/total_samples", demos.transitions() as f64);
+            let own = self.successes.as_ref().map_or((0, 0), |own| (own.rollouts(), own.transitions()));
+            metrics.push("train/demo_buffer/num_trajectories", (demos.rollouts() + own.0) as f64);
+            metrics.push("train/demo_buffer/total_samples", (demos.transitions() + own.1) as f64);
+            if self.successes.is_some() {
+                metrics.push("train/demo_buffer/own_successes", own.0 as f64);
+            }
         }
         metrics
     }
@@ -403,9 +418,9 @@ impl Learner for Sac {
     }
 
     fn add_experience(&mut self, experience: Experience) -> Result<(), LearnError> {
-        let mut new_demos = interventions(&experience);
+        let new_demos = interventions(&experience);
         let min_reward = self.settings.demos.as_ref().and_then(|demos| demos.self_imitation_min_reward);
-        new_demos.extend(min_reward.into_iter().flat_map(|min_reward| successes(&experience, min_reward)));
+        let own = min_reward.map_or(Vec::new(), |min_reward| successes(&experience, min_reward));
         let Experience { segment, decisions, reward } = experience;
         let new = NewRollout {
             segment,
@@ -417,8 +432,10 @@ impl Learner for Sac {
         self.check_widths(&new)?;
         let vision_encoder = self.networks.vision_encoder.as_ref();
         self.replay.add_encoded(new, vision_encoder)?;
-        if let Some(demos) = &mut self.demos {
-            new_demos.into_iter().try_for_each(|demo| demos.add_encoded(demo, vision_encoder))?;
+        for (buffer, new) in [(&mut self.demos, new_demos), (&mut self.successes, own)] {
+            if let Some(buffer) = buffer {
+                new.into_iter().try_for_each(|demo| buffer.add_encoded(demo, vision_encoder))?;
+            }
         }
         Ok(())
     }
@@ -439,9 +456,8 @@ impl Learner for Sac {
     }
 
     fn relabel(&mut self, reward: &dyn Reward) -> Result<usize, LearnError> {
-        let replayed = self.replay.relabel(reward)?;
-        let demos = self.demos.as_mut().map_or(Ok(0), |demos| demos.relabel(reward))?;
-        Ok(replayed + demos)
+        let buffers = std::iter::once(&mut self.replay).chain(&mut self.demos).chain(&mut self.successes);
+        buffers.map(|buffer| buffer.relabel(reward)).sum()
     }
 
     fn imitate(&mut self, cloning: &Cloning, callback: CloningCallback<'_>) -> Result<(), LearnError> {
@@ -486,6 +502,16 @@ impl Learner for Sac {
     fn restore(&mut self, folder: &Path) -> Result<(), LearnError> {
         checkpoint::restore(self, folder)
     }
+}
+
+/// Samples `count` transitions uniformly from given demonstrations and own successes together.
+fn sample_both(given: &Replay, own: Option<&Replay>, count: usize, rng: &mut Rng, batch: &mut Transitions) {
+    let Some(own) = own.filter(|own| own.window() > 0) else { return given.sample(count, rng, batch) };
+    let all = given.window() + own.window();
+    let count = count.min(all);
+    let of_given = (0..count).filter(|_| rng.below(all) < given.window()).count();
+    given.sample(of_given, rng, batch);
+    own.sample(count - of_given, rng, batch);
 }
 
 /// The scale of all states that demonstrations have.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! On images, both share an encoder (see `vision_encoder`). The critics' loss trains it, and so do demonstrations where the policy is held
-//! near them (see `bc_regularizer`):
+//! near them (see `bc_regularizer`); or the policy's loss does (see [`EncoderLoss`]):
 //!
 //! ```text
 //! mix_proj      Linear → layer norm → tanh, twice      in place of the backbone
@@ -26,6 +26,7 @@ use plaudit_nn::dense::{
     Activation, BatchNorm, Bias, Ensemble, Init, LayerSpec, Mlp, MlpSpec, Norm, Scratch, Tensor, TensorKind,
 };
 
+use super::EncoderLoss;
 use super::tanh_gaussian::{SampledActions, StdBounds, TanhGaussian};
 use crate::naming::{self, WeightsMismatch};
 use crate::vision_encoder::{self, ObsBatch, VisionEncoder, VisionEncoderSettings, VisionEncoderTape};
@@ -56,6 +57,9 @@ pub struct SoftNetworkSettings {
     pub critic_kind: CriticKind,
     /// How the policy's deviations are bounded.
     pub std_bounds: StdBounds,
+    /// Correlation of exploration noise from one step to the next, 0 to 1. Independent noise cancels out over the steps of an arm
+    /// that is moved by small differences; correlated noise moves the arm elsewhere.
+    pub noise_correlation: f32,
 }
 
 /// What the critics are made of.
@@ -82,6 +86,7 @@ impl SoftNetworkSettings {
             critics,
             critic_kind: CriticKind::LayerNorm,
             std_bounds: StdBounds::STATES,
+            noise_correlation: 0.0,
         }
     }
 
@@ -116,6 +121,7 @@ pub struct SoftNetworks {
     /// How states are scaled before anything takes them.
     pub scale: Option<StateScale>,
     kind: CriticKind,
+    noise_correlation: f32,
 }
 
 impl SoftNetworks {
@@ -132,7 +138,15 @@ impl SoftNetworks {
         };
         let policy = policy(settings, inputs, gaussian.width());
         let critics = Ensemble::new(critic(settings, inputs + gaussian.width()), settings.critics);
-        Some(Self { vision_encoder, policy, critics, gaussian, scale: None, kind: settings.critic_kind })
+        Some(Self {
+            vision_encoder,
+            policy,
+            critics,
+            gaussian,
+            scale: None,
+            kind: settings.critic_kind,
+            noise_correlation: settings.noise_correlation,
+        })
     }
 
     /// Numbers in a state.
@@ -143,6 +157,11 @@ impl SoftNetworks {
     /// How many of the critics' parameters are those of the encoder: the first ones.
     pub fn encoder_len(&self) -> usize {
         self.vision_encoder.as_ref().map_or(0, VisionEncoder::len)
+    }
+
+    /// The encoder, if it is the policy's loss that trains it.
+    pub(super) fn trained_by_policy(&self, encoder_loss: EncoderLoss) -> Option<&VisionEncoder> {
+        self.vision_encoder.as_ref().filter(|_| encoder_loss == EncoderLoss::Policy)
     }
 
     /// Whether the critics are trained towards a target network.
@@ -383,6 +402,7 @@ pub struct SoftPolicy {
     vision_encoder: VisionEncoderTape,
     scratch: Scratch,
     sampled: SampledActions,
+    /// Of the last step, which the next one depends on where noise is correlated.
     noise: Vec<f32>,
 }
 
@@ -408,11 +428,27 @@ impl SoftPolicy {
     }
 }
 
+impl SoftPolicy {
+    /// The noise of the next step: ε ← ρ ε + √(1 − ρ²) ξ with ξ ~ N(0, 1). Each row samples from its own stream of the seed.
+    fn sample_noise(&mut self, rows: usize, seed: Seed) {
+        let (width, rho) = (self.networks.gaussian.width(), self.networks.noise_correlation);
+        let goes_on = rho > 0.0 && self.noise.len() == rows * width;
+        let (keep, add) = if goes_on { (rho, (1.0 - rho * rho).sqrt()) } else { (0.0, 1.0) };
+        self.noise.resize(rows * width, 0.0);
+        for (row, noise) in self.noise.chunks_exact_mut(width).enumerate() {
+            let mut rng = seed.index(row as u64).rng();
+            noise.iter_mut().for_each(|noise| *noise = keep * *noise + add * rng.normal() as f32);
+        }
+    }
+}
+
 impl Policy for SoftPolicy {
-    /// Each row samples from its own stream of the seed.
     fn act(&mut self, obs: &Obs, seed: Seed) -> Result<Decision, PolicyError> {
-        let SoftNetworks { vision_encoder, policy, gaussian, scale, .. } = &*self.networks;
         let batch = obs.batch();
+        if self.action_mode != ActionMode::Greedy {
+            self.sample_noise(batch, seed);
+        }
+        let SoftNetworks { vision_encoder, policy, gaussian, scale, .. } = &*self.networks;
         self.states.clear();
         self.states.extend_from_slice(&obs.state);
         if let Some(scale) = scale.as_ref().filter(|scale| scale.mean.len() == obs.state_width()) {
@@ -437,11 +473,6 @@ impl Policy for SoftPolicy {
             gaussian.mode(outputs, &mut actions);
             return Ok(Decision { actions, ..Decision::default() });
         }
-        self.noise.clear();
-        for row in 0..batch {
-            let mut rng = seed.index(row as u64).rng();
-            self.noise.extend((0..gaussian.width()).map(|_| rng.normal() as f32));
-        }
         gaussian.sample(outputs, &self.noise, &mut self.sampled);
         let SampledActions { actions, log_prob_parts, .. } = &self.sampled;
         Ok(Decision { actions: actions.clone(), log_probs: log_prob_parts.clone(), values: Vec::new() })
@@ -451,6 +482,36 @@ impl Policy for SoftPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn noise_has_its_deviation_and_its_correlation_from_step_to_step() {
+        let actions = ActionSpace::Continuous { low: vec![-1.0; 2], high: vec![1.0; 2] };
+        for rho in [0.0, 0.9] {
+            let settings = SoftNetworkSettings {
+                noise_correlation: rho,
+                ..SoftNetworkSettings::mlp(3, actions.clone(), 1, 1)
+            };
+            let networks = Arc::new(SoftNetworks::new(&settings).unwrap());
+            let params = Arc::new(networks.init_policy(Seed::new(1)));
+            let mut policy = SoftPolicy::new(networks, params, &[], ActionMode::Explore);
+            let (rows, steps) = (500, 40);
+            let (mut square, mut product, mut before) = (0.0, 0.0, Vec::new());
+            for step in 0..steps {
+                policy.sample_noise(rows, Seed::new(7).index(step));
+                square += policy.noise.iter().map(|noise| f64::from(*noise).powi(2)).sum::<f64>();
+                let pairs = policy.noise.iter().zip(&before);
+                product += pairs.map(|(now, before): (&f32, &f32)| f64::from(now * before)).sum::<f64>();
+                before.clone_from(&policy.noise);
+            }
+            let n = 2.0 * rows as f64;
+            let (square, product) = (square / (n * steps as f64), product / (n * (steps - 1) as f64));
+            // Four standard errors of 40,000 numbers, of which one in ten is independent.
+            assert!(
+                (square - 1.0).abs() < 0.09 && (product - f64::from(rho)).abs() < 0.09,
+                "{square} {product}"
+            );
+        }
+    }
 
     #[test]
     fn a_deviation_that_is_set_is_the_same_whatever_is_seen() {

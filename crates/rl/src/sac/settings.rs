@@ -41,6 +41,8 @@ pub struct SacSettings {
     /// the target's encoder. A constant learning rate keeps a policy in motion around what it has learned; its average stands
     /// still there.
     pub average_policy: bool,
+    /// What trains the encoder of images.
+    pub encoder_loss: EncoderLoss,
     /// Behaviour-cloning term in the loss of the policy.
     pub bc_regularizer: Option<BcRegularizer>,
     /// Pixels that images are moved by at random, at most (DrQ); nothing where they stay.
@@ -63,10 +65,19 @@ pub struct SacSettings {
     pub demos: Option<DemoSettings>,
 }
 
+/// What trains the encoder that policy and critics see through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EncoderLoss {
+    /// The critics' loss, as in RLinf, and the behaviour-cloning loss where there is one.
+    Critics,
+    /// The policy's loss. Critics read what the policy sees, and their gradients stop there.
+    Policy,
+}
+
 /// Which demonstrations are kept, and how many are needed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DemoSettings {
-    /// What is kept of them.
+    /// What is kept of them; own successes have as much room beside them.
     pub replay: ReplaySettings,
     /// How many there must be.
     pub min: Amount,

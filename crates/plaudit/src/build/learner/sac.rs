@@ -88,6 +88,7 @@ impl Builder<'_> {
             target_range: algorithm.target_range.map(|bounds| bounds.map(|bound| bound as f32)),
             scale_states: algorithm.scale_states,
             average_policy: algorithm.average_policy,
+            encoder_loss: algorithm.encoder_loss,
             bc_regularizer: (algorithm.demo_weight > 0.0).then(|| BcRegularizer {
                 weight: algorithm.demo_weight as f32,
                 std: algorithm.cloning.as_ref().map(|cloning| self.deviations(cloning)),
@@ -117,6 +118,7 @@ impl Builder<'_> {
         let chunk = model.num_action_chunks.max(1) as usize;
         let (actions, critics) = (spec.actions.clone(), model.num_q_heads as usize);
         let critic_kind = self.loaded.config.algorithm.q_head_type;
+        let noise_correlation = self.loaded.config.algorithm.noise_correlation as f32;
         match model.model_type {
             ModelType::Mlp => {
                 self.same("actor.model.obs_dim", model.obs_dim, spec.state_width)?;
@@ -129,6 +131,7 @@ impl Builder<'_> {
                         actor::Activation::Relu => Activation::Relu,
                     },
                     critic_kind,
+                    noise_correlation,
                     ..SoftNetworkSettings::mlp(spec.state_width, actions, chunk, critics)
                 })
             }
@@ -136,7 +139,7 @@ impl Builder<'_> {
                 let vision_encoder = vision_encoder(self.loaded, spec, self.weights)?;
                 self.same("actor.model.state_dim", model.state_dim, spec.state_width)?;
                 let networks = SoftNetworkSettings::cnn(vision_encoder, actions, chunk, critics);
-                Ok(SoftNetworkSettings { critic_kind, ..networks })
+                Ok(SoftNetworkSettings { critic_kind, noise_correlation, ..networks })
             }
             _ => {
                 let name = model.foreign.as_deref().unwrap_or(model.model_type.word());

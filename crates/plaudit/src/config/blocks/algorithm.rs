@@ -85,6 +85,16 @@ choice! {
 }
 
 choice! {
+    /// What trains the encoder that policy and critics see images through.
+    EncoderLoss = plaudit_rl::sac::EncoderLoss {
+        /// The critics' loss, and the behaviour-cloning loss where there is `demo_weight`.
+        Critics = "critics",
+        /// The policy's loss. The critics' gradients stop at what the encoder puts out.
+        Policy = "policy",
+    }
+}
+
+choice! {
     /// Which parameters of the target network are updated softly.
     TargetUpdate {
         /// All of them.
@@ -182,6 +192,13 @@ block! {
         target_range: Option<[f64; 2]> = None,
         /// SAC: what the critic's networks are made of.
         q_head_type: QHeadType = QHeadType::LayerNorm,
+        /// SAC: correlation of exploration noise from one step to the next. Independent noise (0) cancels out over the steps of an
+        /// arm that moves by small differences; correlated noise takes it elsewhere.
+        #[range(SHARE)]
+        noise_correlation: f64 = 0.0,
+        /// SAC on images: whose loss trains the encoder that both see through. `critics`, as RLinf, or `policy`, at the policy's
+        /// learning rate: then what critics learn does not change what the policy sees.
+        encoder_loss: EncoderLoss = EncoderLoss::Critics,
         /// SAC: updates before the policy starts to learn.
         train_actor_steps: u64 = 0,
         /// SAC: the temperature.
@@ -282,7 +299,8 @@ block! {
         min_buffer_size: u64 = 0,
         /// RLPD: demonstrations to start from: a store, a LeRobot dataset, a replay buffer (`.pt`) or episodes (`.pkl`).
         load_path: Option<String> = None,
-        /// RLPD: the reward at the end of an episode of this run from which it joins the demonstrations (self-imitation). Not set: none does.
+        /// RLPD: the reward at the end of an episode of this run from which it joins the demonstrations (self-imitation). They have
+        /// `cache_size` to themselves, and never evict demonstrations that were given. Not set: none does.
         self_imitation_min_reward: Option<f64> = None,
         /// With `reward.reload_model`: the most memory for frames that only the reward model uses, so that the replay buffer can
         /// be relabelled. Beyond it the oldest keep the rewards they have.
