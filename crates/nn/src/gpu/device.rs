@@ -242,6 +242,11 @@ impl Gpu {
         self.record_event("start")
     }
 
+    /// Whether the time of each kernel is recorded.
+    pub(super) fn is_profiling(&self) -> bool {
+        self.events.is_some()
+    }
+
     /// Records the end of a kernel.
     pub(crate) fn record_event(&mut self, what: &'static str) -> Result<(), GpuError> {
         let Some(events) = &mut self.events else { return Ok(()) };
