@@ -26,7 +26,7 @@ mod trunk;
 pub use data_parallel::Sharding;
 pub use device::Device;
 pub use error::{ClassifierError, Mismatch};
-pub use gpu::LayerTime;
+pub use gpu::{GpuView, LayerTime};
 pub(crate) use init::Init;
 pub use load::Notice;
 pub use loss::Loss;

@@ -272,6 +272,11 @@ impl Gpu {
         Ok(sums)
     }
 
+    /// Its number, and CUDA's handle of the order that work is in.
+    pub(crate) fn order(&self) -> (usize, u64) {
+        (self.context.ordinal(), self.stream.cu_stream() as u64)
+    }
+
     /// What the GPU is called.
     pub(crate) fn name(&self) -> String {
         self.context.name().unwrap_or_default()

@@ -23,8 +23,8 @@ mod parameters;
 mod plan;
 mod training;
 
-pub use engine::LayerTime;
 pub(super) use engine::{GpuClassifier, GpuInput};
+pub use engine::{GpuView, LayerTime};
 pub(super) use training::{BatchImages, BatchMeasure, GpuTrainer};
 
 use super::settings::Precision;
