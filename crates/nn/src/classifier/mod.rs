@@ -37,5 +37,5 @@ pub use progress::{ProgressBins, ProgressDistribution, ProgressLabel};
 pub use pu_loss::{NonNegativePu, PuRisk};
 pub use scorer::{GpuTimes, Scorer};
 pub use settings::{Arch, ClassifierSettings, Precision};
-pub use trainer::{Accumulated, BatchLoss, Trainer, TrainingImages};
+pub use trainer::{Accumulated, BatchLoss, Trainer, TrainerSnapshot, TrainingImages};
 pub use trunk::FrozenTrunk;

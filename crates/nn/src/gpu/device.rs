@@ -99,6 +99,13 @@ impl Gpu {
         Ok(Self { context, stream, beside: Beside::default(), kernels: HashMap::new(), events: None })
     }
 
+    /// The same GPU with an order of its own and no kernels: for copies that nothing here waits for.
+    pub(crate) fn another_order(&self) -> Result<Self, GpuError> {
+        let (context, stream) = (self.context.clone(), self.context.new_stream());
+        let stream = stream.map_err(GpuError::failed("making a stream"))?;
+        Ok(Self { context, stream, beside: Beside::default(), kernels: HashMap::new(), events: None })
+    }
+
     /// Compiles kernels and adds them to those that can be run.
     pub(crate) fn compile(&mut self, source: &KernelSource, names: &[&'static str]) -> Result<(), GpuError> {
         let capability = self.context.compute_capability();

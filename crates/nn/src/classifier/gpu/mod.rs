@@ -25,7 +25,7 @@ mod training;
 
 pub(super) use engine::{GpuClassifier, GpuInput};
 pub use engine::{GpuView, LayerTime};
-pub(super) use training::{BatchImages, BatchMeasure, GpuTrainer};
+pub(super) use training::{BatchImages, BatchMeasure, GpuSnapshot, GpuTrainer};
 
 use super::settings::Precision;
 use crate::gpu::KernelSource;
