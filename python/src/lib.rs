@@ -4,9 +4,10 @@
 //! of taste is written in Python, in `package/plaudit`. Three rules hold for every call. Long work releases
 //! the interpreter's lock ([`process`]). A panic becomes an exception, and so does every error, with
 //! plaudit's words and its hint ([`error`]). Arrays are read in place wherever they lie as they are needed
-//! ([`images`]).
+//! ([`images`]), on the model's GPU too ([`dlpack`]).
 
 mod command;
+mod dlpack;
 mod env;
 mod error;
 mod images;
@@ -39,6 +40,7 @@ fn _plaudit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(command::run_command, module)?)?;
+    module.add_function(wrap_pyfunction!(dlpack::dlpack_of, module)?)?;
     module.add_class::<model::RewardModel>()?;
     module.add_class::<reward::RewardShaper>()?;
     module.add_class::<env::Simulator>()?;

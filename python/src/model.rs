@@ -8,7 +8,7 @@ use numpy::PyArray1;
 use plaudit::device::{self, DeviceChoice, GpuWork};
 use plaudit::interpreter;
 use plaudit_core::{FrameShape, Frames, Obs, Score};
-use plaudit_nn::classifier::{Device, Precision, Scorer};
+use plaudit_nn::classifier::{Device, GpuView, Precision, Scorer};
 use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 use plaudit_reward::card::ModelCard;
 use plaudit_reward::custom::{CustomLocation, CustomModel, ImageScorer};
@@ -19,6 +19,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::dlpack::Taker;
 use crate::error::{failed, failure, guarded, input};
 use crate::images::Images;
 use crate::judge::{self, Judge};
@@ -132,6 +133,37 @@ impl OpenModel {
         })
     }
 
+    /// A number for each image that lies on the GPU of a classifier, and whether there was one and no batch; nothing if images go by way
+    /// of the CPU.
+    fn numbers_on_gpu(
+        &self,
+        py: Python<'_>,
+        images: &Bound<'_, PyAny>,
+        layout: Option<&str>,
+        logits: bool,
+    ) -> PyResult<Option<(Vec<f32>, bool)>> {
+        let Kind::Classifier { scorer, card } = &self.kind else { return Ok(None) };
+        let Some(stream) = scorer.gpu_stream() else { return Ok(None) };
+        let [_, height, width] = scorer.settings().image_size;
+        let taker = Taker { stream, image_keys: &scorer.settings().image_keys, size: [height, width] };
+        let Some(found) = taker.take(images, layout)? else { return Ok(None) };
+        let mut numbers = Vec::with_capacity(found.count);
+        for start in (0..found.count).step_by(CHUNK) {
+            let some = CHUNK.min(found.count - start);
+            let views: Vec<GpuView> = found.views.iter().map(|view| view.from_image(start)).collect();
+            // SAFETY: the tensors are held until the end of this function, on the scorer's GPU, of the size that it takes; whoever gave
+            // them was told its stream.
+            #[allow(unsafe_code)]
+            let part = compute(py, || unsafe { scorer.logits_on_gpu(&views, some) })?;
+            let Some(part) = part.map_err(|error| failed(&error))? else { return Ok(None) };
+            numbers.extend(part);
+        }
+        if !logits {
+            numbers = at_temperature(numbers, card.temperature())?;
+        }
+        Ok(Some((numbers, found.is_one)))
+    }
+
     /// The score of each image.
     fn scores(&self, views: Vec<ViewPixels<'_>>, task: Option<&str>) -> PyResult<Vec<f32>> {
         let temperature = match &self.kind {
@@ -142,11 +174,7 @@ impl OpenModel {
         match &self.kind {
             Kind::Classifier { .. } | Kind::Custom(_) => {
                 let temperature = temperature.unwrap_or(1.0);
-                let score = |logit: f32| Score::at_temperature(logit, temperature).map(Score::get);
-                let logits = self.logits(views)?;
-                let broken =
-                    || failure("the model gives a score that is no number: its weights are broken", None);
-                logits.into_iter().map(|logit| score(logit).ok_or_else(broken)).collect()
+                at_temperature(self.logits(views)?, temperature)
             }
             Kind::Frames(model) => of_frames(&**model, &observations(&views, task)?),
             Kind::Judge(judge) => {
@@ -155,6 +183,13 @@ impl OpenModel {
             }
         }
     }
+}
+
+/// Scores of logits.
+fn at_temperature(logits: Vec<f32>, temperature: f64) -> PyResult<Vec<f32>> {
+    let score = |logit: f32| Score::at_temperature(logit, temperature).map(Score::get);
+    let broken = || failure("the model gives a score that is no number: its weights are broken", None);
+    logits.into_iter().map(|logit| score(logit).ok_or_else(broken)).collect()
 }
 
 /// What of the images is wrong, and what a model takes.
@@ -448,6 +483,9 @@ impl RewardModel {
     ) -> PyResult<(Vec<f32>, bool)> {
         let model = self.open()?;
         guarded(|| {
+            if let Some(found) = model.numbers_on_gpu(py, images, layout, logits)? {
+                return Ok(found);
+            }
             let images = Images::of(images, model.camera(), layout)?;
             let views = images.pixels()?;
             let numbers = match images.count() {

@@ -298,13 +298,19 @@ fn check(work: &Work) -> Outcome<Value> {
     let mut resumed = work.trainer(Device::Cuda(0), None)?;
     resumed.restore(&state)?;
     let resumes = resumed.state()? == state;
+    let (weights_then, snapshot) = (gpu.weights()?, gpu.snapshot(true)?.ok_or("no snapshot")?);
     for trainer in [&mut gpu, &mut same, &mut resumed] {
         work.accumulate(trainer, 3, 1.0)?;
         trainer.step(1e-3, None)?;
     }
     let last = gpu.state()?;
-    answer["same_bits"] =
-        json!({ "again": same.state()? == last, "restored": resumes && resumed.state()? == last });
+    // Another thread gets what was there, whatever was done since.
+    let fetched = std::thread::spawn(|| snapshot.fetch()).join().map_err(|_| "a panic")??;
+    answer["same_bits"] = json!({
+        "again": same.state()? == last,
+        "restored": resumes && resumed.state()? == last,
+        "snapshot": fetched == (weights_then, Some(state)),
+    });
 
     // What it answers now, beside the CPU with the same weights.
     let pixels = work.pixels(4);

@@ -1,11 +1,12 @@
 //! Where models compute: what a user asks for, and what this machine has.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Once;
+use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
-use plaudit_nn::classifier::Device;
+use plaudit_nn::classifier::{Arch, ClassifierSettings, Device, Precision};
 use plaudit_nn::gpu::{self, GpuError, Library, Places};
 
 use crate::console;
@@ -65,6 +66,37 @@ impl GpuWork {
             Self::VisionLanguage => &[Library::Nvrtc, Library::CublasLt],
         }
     }
+
+    /// Why a free choice is a GPU, as `bench/gpu/README.md` measured it.
+    fn why_gpu(self) -> &'static str {
+        match self {
+            Self::Classifier => "it scores and learns from images faster than the CPU, from one image on",
+            Self::VisionLanguage => "it runs vision-language models faster than the CPU",
+            Self::Policy => "it learns policies on images faster than the CPU",
+        }
+    }
+}
+
+/// Whether the CPU scores so many images at once before a GPU has. Measured beside an H200 (`bench/gpu/README.md`): in fp32, which has no tensor
+/// cores there, small networks on up to three images; in bf16 never.
+pub(crate) fn cpu_scores_faster(
+    settings: &ClassifierSettings,
+    images_at_once: usize,
+    threads: usize,
+) -> bool {
+    const IMAGES: usize = 3;
+    const THREADS: usize = 16;
+    const PIXELS: usize = 128 * 128;
+    let [_, height, width] = settings.image_size;
+    let is_small = settings.arch == Arch::Resnet18 && height * width <= PIXELS;
+    settings.precision == Precision::Fp32 && is_small && images_at_once <= IMAGES && threads >= THREADS
+}
+
+/// Says why a free choice is the CPU, where there is a GPU.
+pub(crate) fn say_cpu(work: &str, why: &str) {
+    if gpu::count().is_ok_and(|count| count > 0) {
+        say_once(&format!("{work} on the CPU and not on the GPU (device auto: {why})"));
+    }
 }
 
 impl DeviceChoice {
@@ -97,7 +129,7 @@ impl DeviceChoice {
             Self::Cuda(index) => gpu::usable(index, work.libraries()).map(|_| Device::Cuda(index)),
             Self::Auto => Ok(match gpu::usable(0, work.libraries()) {
                 Ok(found) => {
-                    say_once(&format!("computing on {} (device auto: cuda:0)", found.name));
+                    say_once(&format!("computing on {} (device auto: {})", found.name, work.why_gpu()));
                     Device::Cuda(0)
                 }
                 Err(_) => Device::Cpu,
@@ -107,8 +139,10 @@ impl DeviceChoice {
 }
 
 fn say_once(line: &str) {
-    static SAID: Once = Once::new();
-    SAID.call_once(|| console::eprintln(line));
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(line.to_owned()) {
+        console::eprintln(line);
+    }
 }
 
 /// Where a command computes.
@@ -205,6 +239,27 @@ mod tests {
         assert_eq!(DeviceChoice::Cpu.resolve(GpuWork::Classifier).unwrap(), Device::Cpu);
         assert_eq!(DeviceChoice::Auto.or_placed(Some(9999)), DeviceChoice::Auto);
         assert_eq!(DeviceChoice::Cpu.or_placed(Some(0)), DeviceChoice::Cpu);
+    }
+
+    #[test]
+    fn few_images_of_a_small_network_in_fp32_stay_on_a_large_cpu() {
+        let of = |arch, precision, side| ClassifierSettings {
+            arch,
+            precision,
+            image_size: [3, side, side],
+            ..ClassifierSettings::default()
+        };
+        let small = of(Arch::Resnet18, Precision::Fp32, 128);
+        assert!(cpu_scores_faster(&small, 1, 16) && cpu_scores_faster(&small, 3, 64));
+        assert!(!cpu_scores_faster(&small, 4, 16) && !cpu_scores_faster(&small, 1, 8));
+        for other in [
+            of(Arch::Resnet18, Precision::Bf16, 128),
+            of(Arch::Resnet50, Precision::Fp32, 128),
+            of(Arch::Resnet10, Precision::Fp32, 128),
+            of(Arch::Resnet18, Precision::Fp32, 224),
+        ] {
+            assert!(!cpu_scores_faster(&other, 1, 16), "{other:?}");
+        }
     }
 
     #[test]

@@ -9,10 +9,13 @@ from numpy.typing import NDArray
 __version__: str
 _Path = str | PathLike[str]
 _Images = (
-    Any  # numpy arrays, tensors (DLPack; a GPU's are copied), PIL images, lists of these, or a dict of them by camera
+    Any  # numpy arrays, tensors (DLPack; on the model's GPU too), PIL images, lists of these, or a dict of them by camera
 )
 
 def run_command(words: Sequence[str], script: str | None) -> tuple[int, tuple[str, str | None] | None]: ...
+
+def dlpack_of(tensor: Any, index: int = 0, stream: int = 3) -> tuple[int, list[int], list[int]] | None:
+    """What a tensor on a GPU would be taken as: address, shape and strides; `None` if it goes by way of the CPU."""
 
 class RewardModel:
     """A reward model: an image classifier, a vision-language judge, or either on a server (`http://…`)."""

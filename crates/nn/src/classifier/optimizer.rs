@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use plaudit_core::{GradientSync, SyncError};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::data_parallel::{DataParallel, Sharding};
-use super::parameters::{Id, Parameters, Role, Value};
+use super::parameters::{Id, Parameters, Role, Spec, Value};
 use crate::kernels::adam::AdamStep;
 use crate::ops;
 use crate::tensor::Tensor;
@@ -256,13 +257,22 @@ impl Optimizer {
     /// Adds the optimizer's numbers to a saved state, in the order and shape of memory.
     pub(crate) fn save(&self, parameters: &Parameters, state: &mut Weights) {
         self.save_steps(state);
-        for (spec, moments) in parameters.specs.iter().zip(&self.moments) {
-            let Some([first, second]) = moments else { continue };
-            for (prefix, moment) in [(FIRST, first), (SECOND, second)] {
-                let numbers = spec.to_torch(moment.numbers().to_vec());
-                state.insert_f32(format!("{prefix}{}", spec.name), &spec.shape, &numbers);
+        let arrays = |(spec, moments): (&Spec, &Option<[Tensor<1>; 2]>)| {
+            let moments = moments.as_ref()?;
+            Some(moments.each_ref().map(|moment| spec.to_array(moment.numbers())))
+        };
+        let arrays: Vec<Option<[Array; 2]>> =
+            parameters.specs.par_iter().zip(&self.moments).map(arrays).collect();
+        for (spec, arrays) in parameters.specs.iter().zip(arrays) {
+            for (prefix, array) in [FIRST, SECOND].into_iter().zip(arrays.into_iter().flatten()) {
+                state.insert(format!("{prefix}{}", spec.name), array);
             }
         }
+    }
+
+    /// The same steps without moments, which are elsewhere.
+    pub(super) fn without_moments(&self) -> Self {
+        self.with_moments(Default::default())
     }
 
     /// Takes the optimizer's numbers from a saved state; what is not there begins anew.

@@ -1,6 +1,7 @@
 //! The numbers of a network: by name and shape as PyTorch has them, in memory as the layers want them.
 
 use plaudit_core::{GradientSync, SyncError};
+use rayon::prelude::*;
 
 use super::init::Init;
 use crate::tensor::Tensor;
@@ -74,17 +75,30 @@ impl Spec {
         }
     }
 
+    /// Numbers in the order of memory, as PyTorch stores them.
+    pub(crate) fn to_array(&self, numbers: &[f32]) -> Array {
+        #[allow(clippy::expect_used)]
+        let array = Array::from_slice(&self.shape, &self.to_torch(numbers.to_vec()))
+            .expect("as many numbers as the shape takes");
+        array
+    }
+
     /// The order in memory to PyTorch's.
     pub(crate) fn to_torch(&self, numbers: Vec<f32>) -> Vec<f32> {
         let (Order::Convolution, [outputs, inputs, rows, columns]) = (self.order, &self.shape[..]) else {
             return numbers;
         };
         let (outputs, inputs, pixels) = (*outputs, *inputs, rows * columns);
-        let mut out = vec![0.0; numbers.len()];
-        for (output, out) in out.chunks_exact_mut(inputs * pixels).enumerate() {
-            for (place, number) in out.iter_mut().enumerate() {
-                let (input, pixel) = (place / pixels, place % pixels);
-                *number = numbers[(pixel * inputs + input) * outputs + output];
+        let (mut out, columns) = (vec![0.0; numbers.len()], inputs * pixels);
+        for first in (0..outputs).step_by(OUTPUTS_AT_ONCE) {
+            let width = OUTPUTS_AT_ONCE.min(outputs - first);
+            for input in 0..inputs {
+                for pixel in 0..pixels {
+                    let from = &numbers[(pixel * inputs + input) * outputs + first..][..width];
+                    for (output, number) in from.iter().enumerate() {
+                        out[(first + output) * columns + input * pixels + pixel] = *number;
+                    }
+                }
             }
         }
         out
@@ -191,15 +205,13 @@ impl Parameters {
 
     /// The parameters as PyTorch would save them.
     pub(crate) fn weights(&self) -> Weights {
+        let array = |(spec, value): (&Spec, &Value)| match value {
+            Value::Count(count) => Array::from_number(*count),
+            Value::Numbers(tensor) => spec.to_array(tensor.numbers()),
+        };
+        let arrays: Vec<Array> = self.specs.par_iter().zip(&self.values).map(array).collect();
         let mut weights = Weights::new();
-        for (spec, value) in self.specs.iter().zip(&self.values) {
-            match value {
-                Value::Count(count) => weights.insert(&spec.name, Array::from_number(*count)),
-                Value::Numbers(tensor) => {
-                    weights.insert_f32(&spec.name, &spec.shape, &spec.to_torch(tensor.numbers().to_vec()));
-                }
-            }
-        }
+        self.specs.iter().zip(arrays).for_each(|(spec, array)| weights.insert(&spec.name, array));
         weights
     }
 }

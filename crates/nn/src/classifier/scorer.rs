@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::device::{Device, image_tensors};
 use super::error::ClassifierError;
 use super::fold::{Folded, ParameterSource, fix_linears, fold};
-use super::gpu::{GpuClassifier, GpuInput, LayerTime};
+use super::gpu::{GpuClassifier, GpuInput, GpuView, LayerTime};
 use super::load;
 use super::network::{self, ConvNorm, Linear, Network, Pass};
 use super::parameters::{Id, Parameters, Role, Spec};
@@ -151,6 +151,47 @@ impl Scorer {
             }
         }
         Ok(logits)
+    }
+
+    /// The number of the GPU that it is on, and CUDA's handle of the stream that it computes in. `None` on the CPU.
+    #[must_use]
+    pub fn gpu_stream(&self) -> Option<(usize, u64)> {
+        self.inner.gpu.as_ref().map(GpuClassifier::order)
+    }
+
+    /// [`logits`](Self::logits) of images that lie in the memory of the GPU that it is on, of each camera in the order of `image_keys`;
+    /// nothing on the CPU, and where they lie so that only a copy by way of the host helps. When this returns, they have been read.
+    ///
+    /// # Errors
+    /// When there are as many cameras as the model does not have, or the GPU fails.
+    ///
+    /// # Safety
+    /// Each view must hold `count` images of the network's size, in memory of that GPU that stays until this returns, and written before
+    /// what is asked for from now on in the [stream](Self::gpu_stream) runs.
+    #[allow(unsafe_code)] // an address cannot be checked
+    pub unsafe fn logits_on_gpu(
+        &self,
+        views: &[GpuView],
+        count: usize,
+    ) -> Result<Option<Vec<f32>>, ClassifierError> {
+        let Some(gpu) = &self.inner.gpu else { return Ok(None) };
+        let keys = &self.inner.preprocess.keys;
+        if views.len() != keys.len() {
+            let why = format!("{} cameras for a model of {}", views.len(), keys.len());
+            return Err(ClassifierError::Setting { key: "image_keys", why });
+        }
+        let (size, mut logits) = (gpu.batch_size()?, Vec::with_capacity(count));
+        for start in (0..count).step_by(size) {
+            let some = size.min(count - start);
+            let views: Vec<GpuView> = views.iter().map(|view| view.from_image(start)).collect();
+            let found = match self.inner.settings.bins() {
+                None => gpu.logits_elsewhere(&views, some)?,
+                Some(_) => gpu.features_elsewhere(&views, some)?.map(|features| self.head(&features)),
+            };
+            let Some(found) = found else { return Ok(None) };
+            logits.extend(found);
+        }
+        Ok(Some(logits))
     }
 
     /// What a network of progress says about each image; `None` of a classifier.

@@ -10,7 +10,7 @@ use super::data_parallel::Sharding;
 use super::device::{Device, image_tensors};
 use super::error::ClassifierError;
 use super::fold::{Folded, fold};
-use super::gpu::{BatchImages, BatchMeasure, GpuInput, GpuTrainer};
+use super::gpu::{BatchImages, BatchMeasure, GpuInput, GpuSnapshot, GpuTrainer};
 use super::load;
 use super::loss::Loss;
 use super::network::{self, ConvNorm, EPSILON, Network, Norm, Pass};
@@ -585,6 +585,25 @@ impl Trainer {
         Ok(state)
     }
 
+    /// The network as it is now, with the optimizer's state if that is asked for, on its way from a GPU: another thread fetches it, and
+    /// this one goes on. `None` on the CPU, before the first step, and where the GPU has no memory for another copy.
+    ///
+    /// # Errors
+    /// When the GPU fails.
+    pub fn snapshot(&self, with_state: bool) -> Result<Option<TrainerSnapshot>, ClassifierError> {
+        let Some((_, gpu)) = self.gpu.as_ref().filter(|_| self.optimizer.has_moved()) else {
+            return Ok(None);
+        };
+        match gpu.snapshot(with_state) {
+            Ok(gpu) => {
+                let (parameters, optimizer) = (self.parameters.clone(), self.optimizer.without_moments());
+                Ok(Some(TrainerSnapshot { parameters, optimizer, gpu }))
+            }
+            Err(GpuError::Memory { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Goes on from a saved [`state`](Self::state).
     ///
     /// # Errors
@@ -636,6 +655,31 @@ impl Trainer {
         let Some((_, gpu)) = &mut self.gpu else { return Ok(None) };
         let (whole, layers) = gpu.times(count, repeats)?;
         Ok(Some((GpuTimes { whole, layers }, gpu.memory())))
+    }
+}
+
+/// A classifier in training as it was when this was [made](Trainer::snapshot).
+#[derive(Debug)]
+pub struct TrainerSnapshot {
+    parameters: Parameters,
+    optimizer: Optimizer,
+    gpu: GpuSnapshot,
+}
+
+impl TrainerSnapshot {
+    /// Waits for it: the weights, as [`Trainer::weights`] gives them, and what [`Trainer::state`] gives, if that was asked for.
+    ///
+    /// # Errors
+    /// When the GPU fails.
+    pub fn fetch(mut self) -> Result<(Weights, Option<Weights>), ClassifierError> {
+        let moments = self.gpu.fetch(&mut self.parameters)?;
+        let weights = self.parameters.weights();
+        let state = moments.map(|moments| {
+            let mut state = weights.clone();
+            self.optimizer.with_moments(moments).save(&self.parameters, &mut state);
+            state
+        });
+        Ok((weights, state))
     }
 }
 

@@ -99,6 +99,13 @@ impl Gpu {
         Ok(Self { context, stream, beside: Beside::default(), kernels: HashMap::new(), events: None })
     }
 
+    /// The same GPU with an order of its own and no kernels: for copies that nothing here waits for.
+    pub(crate) fn another_order(&self) -> Result<Self, GpuError> {
+        let (context, stream) = (self.context.clone(), self.context.new_stream());
+        let stream = stream.map_err(GpuError::failed("making a stream"))?;
+        Ok(Self { context, stream, beside: Beside::default(), kernels: HashMap::new(), events: None })
+    }
+
     /// Compiles kernels and adds them to those that can be run.
     pub(crate) fn compile(&mut self, source: &KernelSource, names: &[&'static str]) -> Result<(), GpuError> {
         let capability = self.context.compute_capability();
@@ -242,6 +249,11 @@ impl Gpu {
         self.record_event("start")
     }
 
+    /// Whether the time of each kernel is recorded.
+    pub(super) fn is_profiling(&self) -> bool {
+        self.events.is_some()
+    }
+
     /// Records the end of a kernel.
     pub(crate) fn record_event(&mut self, what: &'static str) -> Result<(), GpuError> {
         let Some(events) = &mut self.events else { return Ok(()) };
@@ -265,6 +277,11 @@ impl Gpu {
             sums.into_iter().map(|(what, (took, calls))| (what.to_owned(), took, calls)).collect();
         sums.sort_by(|a, b| b.1.total_cmp(&a.1));
         Ok(sums)
+    }
+
+    /// Its number, and CUDA's handle of the order that work is in.
+    pub(crate) fn order(&self) -> (usize, u64) {
+        (self.context.ordinal(), self.stream.cu_stream() as u64)
     }
 
     /// What the GPU is called.

@@ -35,7 +35,35 @@ pub(super) struct Beside {
     begins: Vec<CudaEvent>,
     /// What is copied to the GPU while it computes.
     copies: Option<Arc<CudaStream>>,
+    /// Orders that work turns to and back from, and which it is in.
+    sides: [Option<Arc<CudaStream>>; Side::COUNT],
+    side: Option<Side>,
 }
+
+/// An order of kernels beside the main one. Each has its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// For long work that nothing waits for soon.
+    Late,
+    /// For short work that is waited for soon.
+    Soon,
+}
+
+impl Side {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 2;
+
+    /// Its number.
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Self::Late => 0,
+            Self::Soon => 1,
+        }
+    }
+}
+
+/// The main order, while work is in another; nothing if it stayed.
+pub(crate) struct MainOrder(Option<Arc<CudaStream>>);
 
 /// The end of what runs beside the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,6 +108,38 @@ impl Gpu {
         self.beside.ends.push(stream.record_event(None).map_err(failed())?);
         self.beside.stream = Some(stream);
         Ok(())
+    }
+
+    /// Turns to another order: what is asked for until [`step_back`](Self::step_back) comes after all that was asked for before, and runs
+    /// beside what comes after. While kernels are timed there is one order. Not for what is recorded.
+    pub(crate) fn step_aside(&mut self, side: Side) -> Result<MainOrder, GpuError> {
+        let failed = || GpuError::failed("running kernels side by side");
+        if self.is_profiling() || self.beside.side.is_some() {
+            return Ok(MainOrder(None));
+        }
+        let stream = match &self.beside.sides[side.index()] {
+            Some(stream) => stream.clone(),
+            None => self.stream.context().new_stream().map_err(failed())?,
+        };
+        stream.wait(&self.stream.record_event(None).map_err(failed())?).map_err(failed())?;
+        self.beside.sides[side.index()] = Some(stream.clone());
+        self.beside.side = Some(side);
+        Ok(MainOrder(Some(std::mem::replace(&mut self.stream, stream))))
+    }
+
+    /// Turns back to the main order; gives when what was asked for in the other one is done.
+    pub(crate) fn step_back(&mut self, main: MainOrder) -> Result<Moment, GpuError> {
+        let done = self.moment();
+        if let Some(main) = main.0 {
+            self.stream = main;
+            self.beside.side = None;
+        }
+        done
+    }
+
+    /// The order that work is in, if it is not the main one.
+    pub(super) fn side(&self) -> Option<Side> {
+        self.beside.side
     }
 
     /// Copies to the GPU while it computes what was asked for before. `after` is when it no longer reads what will be written; the

@@ -8,6 +8,7 @@ use cudarc::driver::CudaSlice;
 
 use super::device::Gpu;
 use super::error::GpuError;
+use super::graph::Side;
 use super::libraries::Library;
 use super::memory::Address;
 
@@ -168,6 +169,8 @@ impl Drop for MatmulPlan {
 pub(crate) struct Cublas {
     handle: sys::cublasLtHandle_t,
     workspace: CudaSlice<u8>,
+    /// Those of products that run beside others.
+    side_workspaces: [Option<CudaSlice<u8>>; Side::COUNT],
     plans: HashMap<ProductShape, MatmulPlan>,
 }
 
@@ -186,7 +189,18 @@ impl Cublas {
     pub(crate) fn new(gpu: &Gpu) -> Result<Self, GpuError> {
         Library::CublasLt.load()?;
         let handle = result::create_handle().map_err(GpuError::failed("opening cuBLASLt"))?;
-        Ok(Self { handle, workspace: gpu.alloc(WORKSPACE)?, plans: HashMap::new() })
+        let (workspace, side_workspaces) = (gpu.alloc(WORKSPACE)?, Default::default());
+        Ok(Self { handle, workspace, side_workspaces, plans: HashMap::new() })
+    }
+
+    /// Scratch memory of the order that work is in: products of two orders may run at once.
+    fn workspace(&mut self, gpu: &Gpu) -> Result<Address, GpuError> {
+        let Some(side) = gpu.side() else { return Ok(gpu.address(&self.workspace)) };
+        let own = &mut self.side_workspaces[side.index()];
+        if own.is_none() {
+            *own = Some(gpu.alloc(WORKSPACE)?);
+        }
+        Ok(own.as_ref().map_or(Address::NONE, |own| gpu.address(own)))
     }
 
     /// A linear layer, after all that was asked for before.
@@ -224,6 +238,7 @@ impl Cublas {
             }
             self.plans.insert(shape, self.plan(shape, epilogue)?);
         }
+        let workspace = self.workspace(gpu)?;
         let plan = &self.plans[&shape];
         if let Some(bias) = epilogue.bias() {
             set_bias(plan.operation, bias)?;
@@ -248,7 +263,7 @@ impl Cublas {
                 pointer(out),
                 plan.out,
                 &raw const plan.algorithm,
-                pointer(gpu.address(&self.workspace)),
+                pointer(workspace),
                 WORKSPACE,
                 gpu.stream.cu_stream().cast(),
             )

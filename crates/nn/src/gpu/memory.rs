@@ -93,6 +93,24 @@ impl<T: DeviceRepr> Buffer<T> {
         gpu.stream.memcpy_dtod(&from, &mut to).map_err(GpuError::failed("copying on the GPU"))
     }
 
+    /// Puts so many of what lies elsewhere on the GPU there, from `start` on. There is room for it.
+    pub(crate) fn copy_from(
+        &mut self,
+        gpu: &Gpu,
+        start: usize,
+        from: Address,
+        count: usize,
+    ) -> Result<(), GpuError> {
+        let Some(held) = self.held.as_ref().filter(|held| start + count <= held.len()) else {
+            return Err(GpuError::Unsupported { what: "a copy to where there is no room" });
+        };
+        let (to, bytes) = (gpu.address(held).0 + (start * size_of::<T>()) as u64, count * size_of::<T>());
+        gpu.stream.context().bind_to_thread().map_err(GpuError::failed("copying on the GPU"))?;
+        // SAFETY: there is room for it, as was checked; callers give the address of so many on this GPU.
+        unsafe { cudarc::driver::result::memcpy_dtod_async(to, from.0, bytes, gpu.stream.cu_stream()) }
+            .map_err(GpuError::failed("copying on the GPU"))
+    }
+
     /// How many there is room for.
     pub(crate) fn len(&self) -> usize {
         self.held.as_ref().map_or(0, CudaSlice::len)
@@ -191,6 +209,17 @@ impl StagedBytes {
     /// Puts the first so many bytes of another there, on the GPU.
     pub(crate) fn copy(&mut self, gpu: &Gpu, from: &Self, bytes: usize) -> Result<(), GpuError> {
         self.buffer.copy(gpu, &from.buffer, bytes)
+    }
+
+    /// Puts bytes that lie elsewhere on the GPU there, from `start` on. There is room for them.
+    pub(crate) fn copy_from(
+        &mut self,
+        gpu: &Gpu,
+        start: usize,
+        from: Address,
+        bytes: usize,
+    ) -> Result<(), GpuError> {
+        self.buffer.copy_from(gpu, start, from, bytes)
     }
 
     /// Bytes on the GPU.

@@ -30,7 +30,7 @@ mod survey;
 
 pub(crate) use device::{Arg, Gpu, LaunchShape, WORDS};
 pub use error::GpuError;
-pub(crate) use graph::{End, Graph, Moment};
+pub(crate) use graph::{End, Graph, Moment, Side};
 pub use libraries::{FoundLibrary, Library, Places, set_places};
 pub(crate) use matmul::{Cublas, Epilogue, Matmul, Matrix, Product};
 pub(crate) use memory::{Address, Buffer, FetchedBytes, StagedBytes};

@@ -34,7 +34,7 @@ use crate::config::blocks::reward::{
     RewardTerm, RewardType, TermSource, WorkerType,
 };
 use crate::config::{LoadedConfig, Notice};
-use crate::device::{DeviceChoice, GpuWork};
+use crate::device::{DeviceChoice, GpuWork, cpu_scores_faster, say_cpu};
 use crate::hints::{self, NO_GPU};
 use crate::interpreter;
 use crate::workers::{ServedFrames, ServedJudge, WorkerModel, WorkerModels};
@@ -607,11 +607,14 @@ impl TermBuilder<'_> {
         let given = self.agreed_network(Path::new(path))?;
         let views = self.views(&given.image_keys.clone().unwrap_or_default())?;
         let finish = self.frame_dump();
-        let device = self.device(GpuWork::Classifier)?;
         let caution = self.term.model.caution;
         let online = self
             .online
             .filter(|_| matches!(self.place, TermPlace::Main) && self.loaded.config.reward.online.is_on());
+        let device = match online {
+            None => self.scoring_device(Path::new(path), &given)?,
+            Some(_) => self.device(GpuWork::Classifier)?, // it learns there as well
+        };
         let learns = online.map(|slot| (slot, given.clone(), views.clone()));
         let load = move |path: &Path| {
             let model = ClassifierCheckpoint::read(path)?.open(&given, device)?;
@@ -632,6 +635,22 @@ impl TermBuilder<'_> {
         }
         let follows = self.loaded.config.reward.reload_model;
         Ok(Arc::new(ReloadableModel::with_source(first, follows.then(|| Box::new(source) as _))))
+    }
+
+    /// Where a classifier scores the images of all environments at once.
+    fn scoring_device(&self, path: &Path, given: &GivenNetwork) -> Result<Device, ComposeError> {
+        if self.device_choice()? != DeviceChoice::Auto {
+            return self.device(GpuWork::Classifier);
+        }
+        let checkpoint = ClassifierCheckpoint::read(path).map_err(|error| self.unreadable(error))?;
+        let settings = checkpoint.network(given).settings;
+        let images = self.loaded.config.env.train.total_num_envs.unwrap_or(1);
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        if !cpu_scores_faster(&settings, images, threads) {
+            return self.device(GpuWork::Classifier);
+        }
+        say_cpu("rewards are computed", "so few images at once are scored sooner there in fp32");
+        Ok(Device::Cpu)
     }
 
     /// A model of one's own making: an ONNX file, or a function in Python.

@@ -91,21 +91,13 @@ impl Checkpoints {
         if kept.is_empty() { "nothing was saved yet".into() } else { kept.join(", ") }
     }
 
-    /// Writes a checkpoint of a step, with the state that going on needs; `fill` writes the model.
+    /// Writes a checkpoint of a step; `fill` writes the model and the [state](write_state) that going on needs.
     pub(super) fn save(
         &self,
         step: u64,
-        state: &Weights,
         fill: impl FnOnce(&Path) -> Result<(), TrainError>,
     ) -> Result<(), TrainError> {
-        self.whole(&self.step(step), |folder| {
-            fill(folder)?;
-            let file = folder.join(STATE);
-            let actor = file.parent().unwrap_or(folder);
-            fs::create_dir_all(actor)
-                .map_err(|source| TrainError::Folder { path: actor.to_owned(), source })?;
-            Ok(state.write_safetensors(file, &BTreeMap::new())?)
-        })
+        self.whole(&self.step(step), fill)
     }
 
     /// Fills a hidden folder and renames it, so that `place` is complete or absent.
@@ -148,6 +140,14 @@ impl Checkpoints {
             }
         }
     }
+}
+
+/// Writes what going on needs into the folder of a checkpoint.
+pub(super) fn write_state(folder: &Path, state: &Weights) -> Result<(), TrainError> {
+    let file = folder.join(STATE);
+    let actor = file.parent().unwrap_or(folder);
+    fs::create_dir_all(actor).map_err(|source| TrainError::Folder { path: actor.to_owned(), source })?;
+    Ok(state.write_safetensors(file, &BTreeMap::new())?)
 }
 
 fn remove(folder: &Path) -> std::io::Result<()> {

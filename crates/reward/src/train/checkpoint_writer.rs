@@ -5,19 +5,17 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
-use plaudit_nn::Weights;
-
 use super::checkpoint::Checkpoints;
 use super::error::TrainError;
 
-/// Writes a model, as it was when this was made, into a folder.
+/// Writes a model, as it was when this was made, into a folder; that of a step with what going on needs.
 pub type WriteModel = Box<dyn FnOnce(&Path) -> Result<(), TrainError> + Send>;
 
 /// Which checkpoint.
 pub(super) enum Destination {
     Best,
-    /// That of a step, with what going on needs.
-    Step(u64, Weights),
+    /// That of a step.
+    Step(u64),
 }
 
 impl Destination {
@@ -29,7 +27,7 @@ impl Destination {
     ) -> Result<(), TrainError> {
         match self {
             Self::Best => checkpoints.save_best(write),
-            Self::Step(step, state) => checkpoints.save(step, &state, write),
+            Self::Step(step) => checkpoints.save(step, write),
         }
     }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::batches::Batches;
-use super::checkpoint::{Checkpoints, ResumePoint};
+use super::checkpoint::{Checkpoints, ResumePoint, write_state};
 use super::checkpoint_writer::{CheckpointWriter, Destination, WriteModel};
 use super::early_stop::{Better, Progress};
 use super::error::TrainError;
@@ -121,6 +121,20 @@ pub trait Trainable {
         _found: Option<&Self::Metrics>,
     ) -> Result<Option<WriteModel>, TrainError> {
         Ok(None)
+    }
+
+    /// The same with all that going on needs, on rank 0 alone or where there is one rank; nothing if only [`state`](Self::state) and
+    /// [`write`](Self::write) can.
+    fn snapshot_with_state(
+        &self,
+        progress: &Progress<Self::Metrics>,
+    ) -> Result<Option<WriteModel>, TrainError> {
+        let Some(write) = self.snapshot(progress, None)? else { return Ok(None) };
+        let Some(state) = self.state()? else { return Ok(None) };
+        Ok(Some(Box::new(move |folder| {
+            write(folder)?;
+            write_state(folder, &state)
+        })))
     }
 
     /// All that going on needs, on rank 0; nothing on the others. All of them call it.
@@ -476,20 +490,38 @@ impl<P: Trainable<Metrics: Clone>> TrainLoop<P> {
     ) -> Result<(), TrainError> {
         let began = Instant::now();
         let step = self.progress.step;
-        let state = self.model.state()?;
-        let saved = match (state, self.snapshot(None)?) {
-            (Some(state), Some(write)) => {
+        let saved = match self.snapshot_with_state()? {
+            Some(write) => {
                 let progress = Some(self.progress.clone());
-                self.writer().write(checkpoints, Destination::Step(step, state), write, progress)
+                self.writer().write(checkpoints, Destination::Step(step), write, progress)
             }
-            (Some(state), None) => Destination::Step(step, state)
-                .fill(checkpoints, |folder| self.model.write(folder, &self.progress, None))
-                .and_then(|()| tell_saved(checkpoints, &self.progress, callbacks)),
-            (None, _) => Ok(()),
+            None => self.save_here(checkpoints, callbacks),
         };
         let values = vec![("time/save_secs".to_string(), began.elapsed().as_secs_f64())];
         callbacks.emit(Event::Metrics { step, values });
         self.ranks.agree(saved)
+    }
+
+    /// The same on this thread.
+    fn save_here(
+        &mut self,
+        checkpoints: &Checkpoints,
+        callbacks: &mut dyn TrainCallbacks<P::Metrics>,
+    ) -> Result<(), TrainError> {
+        let Some(state) = self.model.state()? else { return Ok(()) };
+        let write = |folder: &Path| {
+            self.model.write(folder, &self.progress, None)?;
+            write_state(folder, &state)
+        };
+        Destination::Step(self.progress.step).fill(checkpoints, write)?;
+        tell_saved(checkpoints, &self.progress, callbacks)
+    }
+
+    fn snapshot_with_state(&self) -> Result<Option<WriteModel>, TrainError> {
+        match self.ranks.world() {
+            1 => self.model.snapshot_with_state(&self.progress),
+            _ => Ok(None),
+        }
     }
 
     /// The model for another thread to write, where there is one rank and the model can.

@@ -11,6 +11,7 @@ use plaudit_nn::classifier::{
     TrainingImages,
 };
 
+use super::checkpoint::write_state;
 use super::checkpoint_writer::WriteModel;
 use super::early_stop::Progress;
 use super::error::TrainError;
@@ -90,6 +91,12 @@ impl<'a> Training<'a> {
     #[must_use]
     pub fn card(&self) -> &ModelCard {
         &self.model.card
+    }
+
+    /// Where it trains.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.model.trainer.device()
     }
 
     /// The seed of an epoch's changes to images.
@@ -336,8 +343,30 @@ impl Trainable for TrainableClassifier<'_> {
         progress: &Progress,
         found: Option<&Metrics>,
     ) -> Result<Option<WriteModel>, TrainError> {
-        let (card, weights) = (self.card_now(progress, found), self.trainer.weights()?);
+        let card = self.card_now(progress, found);
+        if let Some(snapshot) = self.trainer.snapshot(false)? {
+            return Ok(Some(Box::new(move |folder| {
+                Ok(card.write(&snapshot.fetch()?.0, folder).map(drop)?)
+            })));
+        }
+        let weights = self.trainer.weights()?;
         Ok(Some(Box::new(move |folder| Ok(card.write(&weights, folder).map(drop)?))))
+    }
+
+    fn snapshot_with_state(&self, progress: &Progress) -> Result<Option<WriteModel>, TrainError> {
+        let card = self.card_now(progress, None);
+        if let Some(snapshot) = self.trainer.snapshot(true)? {
+            return Ok(Some(Box::new(move |folder| {
+                let (weights, state) = snapshot.fetch()?;
+                card.write(&weights, folder)?;
+                state.map_or(Ok(()), |state| write_state(folder, &state))
+            })));
+        }
+        let (weights, state) = (self.trainer.weights()?, self.trainer.state()?);
+        Ok(Some(Box::new(move |folder| {
+            card.write(&weights, folder)?;
+            write_state(folder, &state)
+        })))
     }
 
     fn state(&self) -> Result<Option<Weights>, TrainError> {

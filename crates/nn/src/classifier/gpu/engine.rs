@@ -9,10 +9,10 @@ use super::super::network::Network;
 use super::super::settings::{ClassifierSettings, Precision};
 use super::convolution::{self, TileChooser};
 use super::kernels;
-use super::launches::{PixelKind, Step};
+use super::launches::{PixelKind, Step, int};
 use super::parameters::{GpuParameters, check_memory};
 use super::plan::{Plan, PlanInput, plan};
-use crate::gpu::{Buffer, Gpu, GpuError, Graph, StagedBytes};
+use crate::gpu::{Address, Arg, Buffer, Gpu, GpuError, Graph, StagedBytes};
 use crate::images::{ImageBatch, ImageError, Pixels, Preprocess};
 
 /// Sizes of batches that there are graphs for. Others are filled up to the next one.
@@ -87,12 +87,55 @@ impl<'a> GpuInput<'a> {
     }
 }
 
+/// The images of one camera as they lie in a GPU's memory: bytes of the network's size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuView {
+    /// Of the first byte.
+    pub address: u64,
+    /// Bytes from image to image, from row to row, from column to column and from colour to colour.
+    pub strides: [usize; 4],
+}
+
+impl GpuView {
+    /// From an image on.
+    #[must_use]
+    pub fn from_image(self, image: usize) -> Self {
+        Self { address: self.address + (image * self.strides[0]) as u64, ..self }
+    }
+
+    /// Whether kernels can count the bytes from an image to the next, and from its first to its last.
+    fn is_countable(&self, [height, width]: [usize; 2]) -> bool {
+        let [image, row, column, colour] = self.strides;
+        let parts = [(row, height), (column, width), (colour, 3)];
+        let last = parts
+            .into_iter()
+            .try_fold(0usize, |sum, (stride, count)| sum.checked_add(stride.checked_mul(count)?));
+        image <= MOST_NUMBERS && last.is_some_and(|last| last <= MOST_NUMBERS)
+    }
+
+    /// How images of a size lie without gaps, if they do.
+    fn dense(&self, [height, width]: [usize; 2]) -> Option<PixelKind> {
+        let one = height * width * 3;
+        [([3 * width, 3, 1], false), ([width, 1, height * width], true)]
+            .into_iter()
+            .find(|([row, column, colour], _)| self.strides == [one, *row, *column, *colour])
+            .map(|(_, colours_first)| PixelKind::Bytes { colours_first })
+    }
+}
+
 /// Which graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct GraphKey {
     count: usize,
     kind: PixelKind,
+    /// Whether the first kernel, which reads the images, is not in the graph: they are elsewhere each time.
+    is_elsewhere: bool,
 }
+
+/// Where the kernel that reads images has their address, their number and their strides among its arguments.
+const IMAGES_ARG: usize = 0;
+const COUNT_ARG: usize = 4;
+const STRIDES_ARG: usize = 9;
 
 struct Recorded {
     graph: Graph,
@@ -199,6 +242,37 @@ impl GpuClassifier {
         Ok(numbers.chunks_exact(width).map(<[f32]>::to_vec).collect())
     }
 
+    /// The GPU's number, and CUDA's handle of the stream that computes.
+    pub(in super::super) fn order(&self) -> (usize, u64) {
+        self.lock().gpu.order()
+    }
+
+    /// [`logits`](Self::logits) of images that lie on the GPU, each of which is written by the time its stream comes to it; nothing if
+    /// they lie so that only a copy by way of the host helps.
+    pub(in super::super) fn logits_elsewhere(
+        &self,
+        views: &[GpuView],
+        count: usize,
+    ) -> Result<Option<Vec<f32>>, GpuError> {
+        let mut engine = self.lock();
+        let Some(recorded) = engine.run_elsewhere(views, count)? else { return Ok(None) };
+        let start = recorded.plan.logits;
+        engine.floats(start, count).map(Some)
+    }
+
+    /// [`features`](Self::features) of the same.
+    pub(in super::super) fn features_elsewhere(
+        &self,
+        views: &[GpuView],
+        count: usize,
+    ) -> Result<Option<Vec<Vec<f32>>>, GpuError> {
+        let mut engine = self.lock();
+        let Some(recorded) = engine.run_elsewhere(views, count)? else { return Ok(None) };
+        let (start, width) = (recorded.plan.features, recorded.plan.feature_width);
+        let numbers = engine.floats(start, count * width)?;
+        Ok(Some(numbers.chunks_exact(width).map(<[f32]>::to_vec).collect()))
+    }
+
     /// What each kernel of a pass over so many time steps takes, and the pass as a whole, each time it is run.
     pub(in super::super) fn times(
         &self,
@@ -206,7 +280,8 @@ impl GpuClassifier {
         repeats: usize,
     ) -> Result<(Vec<f64>, Vec<LayerTime>), GpuError> {
         let mut engine = self.lock();
-        let key = GraphKey { count, kind: PixelKind::Bytes { colours_first: false } };
+        let kind = PixelKind::Bytes { colours_first: false };
+        let key = GraphKey { count, kind, is_elsewhere: false };
         engine.prepare(key)?;
         let Engine { gpu, graphs, chooser, .. } = &mut *engine;
         let Recorded { graph, plan } = &graphs[&key];
@@ -221,6 +296,12 @@ impl GpuClassifier {
     }
 }
 
+/// The size of the graph for so many images.
+fn graph_size(count: usize) -> Result<usize, GpuError> {
+    let size = SIZES.iter().copied().find(|size| *size >= count);
+    size.ok_or(GpuError::Unsupported { what: "a batch of more than 1024 images" })
+}
+
 impl Engine {
     fn plan_input(&self, key: GraphKey) -> PlanInput<'_> {
         PlanInput {
@@ -231,8 +312,8 @@ impl Engine {
             count: key.count,
             cameras: self.cameras,
             kind: key.kind,
-            images: crate::gpu::Address::NONE,
-            base: crate::gpu::Address::NONE,
+            images: Address::NONE,
+            base: Address::NONE,
         }
     }
 
@@ -247,7 +328,7 @@ impl Engine {
 
     /// Bytes that a batch needs at most.
     fn needed(&self, count: usize) -> usize {
-        let key = GraphKey { count, kind: PixelKind::Floats };
+        let key = GraphKey { count, kind: PixelKind::Floats, is_elsewhere: false };
         plan(self.plan_input(key)).bytes + self.image_bytes(key)
     }
 
@@ -274,7 +355,8 @@ impl Engine {
             check_memory(&self.gpu, bytes.saturating_sub(self.activations.len()) + SPARE)?;
             self.graphs.clear(); // what they point to moves
         }
-        if self.images.reserve(&self.gpu, self.image_bytes(key))? || self.graphs.len() >= MOST_GRAPHS {
+        let moves = !key.is_elsewhere && self.images.reserve(&self.gpu, self.image_bytes(key))?;
+        if moves || self.graphs.len() >= MOST_GRAPHS {
             self.graphs.clear();
         }
         let base = self.activations.of(&self.gpu, bytes)?;
@@ -286,16 +368,16 @@ impl Engine {
                 chooser.choose(gpu, work)?; // before recording, which measures nothing
             }
         }
-        let graph = gpu.record(|gpu| plan.steps.iter().try_for_each(|step| run_step(gpu, chooser, step)))?;
+        let steps = &plan.steps[usize::from(key.is_elsewhere)..];
+        let graph = gpu.record(|gpu| steps.iter().try_for_each(|step| run_step(gpu, chooser, step)))?;
         self.graphs.insert(key, Recorded { graph, plan });
         Ok(())
     }
 
     /// Scores images; the results stay on the GPU.
     fn run(&mut self, input: &GpuInput<'_>) -> Result<&Recorded, GpuError> {
-        let count = SIZES.iter().copied().find(|size| *size >= input.count);
-        let count = count.ok_or(GpuError::Unsupported { what: "a batch of more than 1024 images" })?;
-        let key = GraphKey { count, kind: input.kind };
+        let count = graph_size(input.count)?;
+        let key = GraphKey { count, kind: input.kind, is_elsewhere: false };
         self.prepare(key)?;
         let view_bytes = count * self.one_view(input.kind);
         let parts: Vec<(usize, &[u8])> =
@@ -304,6 +386,44 @@ impl Engine {
         let recorded = &self.graphs[&key];
         recorded.graph.run()?;
         Ok(recorded)
+    }
+
+    /// Scores images that lie on the GPU; nothing if they lie so that only a copy by way of the host helps. Those of one camera are read
+    /// where they are, those of several are first brought together.
+    fn run_elsewhere(&mut self, views: &[GpuView], count: usize) -> Result<Option<&Recorded>, GpuError> {
+        let size = graph_size(count)?;
+        let kinds: Vec<Option<PixelKind>> = views.iter().map(|view| view.dense(self.size)).collect();
+        let key = match (views, &kinds[..]) {
+            ([view], _) if view.is_countable(self.size) => {
+                let kind = PixelKind::Bytes { colours_first: false };
+                GraphKey { count: size, kind, is_elsewhere: true }
+            }
+            ([_, _, ..], [Some(kind), others @ ..]) if others.iter().all(|other| *other == Some(*kind)) => {
+                GraphKey { count: size, kind: *kind, is_elsewhere: false }
+            }
+            _ => return Ok(None),
+        };
+        self.prepare(key)?;
+        if let ([view], true) = (views, key.is_elsewhere) {
+            let Some(Step::Kernel { kernel, shape, args }) = self.graphs[&key].plan.steps.first() else {
+                unreachable!("a plan begins with its images")
+            };
+            let mut args = args.clone();
+            args[IMAGES_ARG] = Arg::At(Address(view.address));
+            args[COUNT_ARG] = int(count);
+            for (arg, stride) in args[STRIDES_ARG..].iter_mut().zip(view.strides) {
+                *arg = int(stride);
+            }
+            self.gpu.run(kernel, *shape, &args)?;
+        } else {
+            let (view_bytes, bytes) = (size * self.one_view(key.kind), count * self.one_view(key.kind));
+            for (camera, view) in views.iter().enumerate() {
+                self.images.copy_from(&self.gpu, camera * view_bytes, Address(view.address), bytes)?;
+            }
+        }
+        let recorded = &self.graphs[&key];
+        recorded.graph.run()?;
+        Ok(Some(recorded))
     }
 
     /// Floats from a place in the activations on.
@@ -350,4 +470,28 @@ pub(super) fn describe(
         Step::Beside(_) | Step::WaitFor(_) => (String::new(), None),
     };
     Ok(LayerTime { layer, milliseconds: seconds * 1e3, teraflops })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_without_gaps_are_told_from_others() {
+        let kind = |strides| GpuView { address: 512, strides }.dense([4, 5]);
+        assert_eq!(kind([60, 15, 3, 1]), Some(PixelKind::Bytes { colours_first: false }));
+        assert_eq!(kind([60, 5, 1, 20]), Some(PixelKind::Bytes { colours_first: true }));
+        for strides in [[120, 15, 3, 1], [60, 20, 4, 1], [0, 15, 3, 1], [80, 20, 4, 1]] {
+            assert_eq!(kind(strides), None, "{strides:?}");
+        }
+        assert_eq!(GpuView { address: 512, strides: [60, 15, 3, 1] }.from_image(3).address, 692);
+    }
+
+    #[test]
+    fn strides_that_kernels_cannot_count_are_refused() {
+        let countable = |strides| GpuView { address: 0, strides }.is_countable([128, 128]);
+        assert!(countable([49_152, 384, 3, 1]) && countable([0; 4]));
+        assert!(!countable([MOST_NUMBERS + 1, 384, 3, 1]));
+        assert!(!countable([49_152, MOST_NUMBERS / 64, 3, 1]) && !countable([49_152, usize::MAX, 3, 1]));
+    }
 }

@@ -23,9 +23,9 @@ mod parameters;
 mod plan;
 mod training;
 
-pub use engine::LayerTime;
 pub(super) use engine::{GpuClassifier, GpuInput};
-pub(super) use training::{BatchImages, BatchMeasure, GpuTrainer};
+pub use engine::{GpuView, LayerTime};
+pub(super) use training::{BatchImages, BatchMeasure, GpuSnapshot, GpuTrainer};
 
 use super::settings::Precision;
 use crate::gpu::KernelSource;

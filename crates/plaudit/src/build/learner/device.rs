@@ -8,7 +8,7 @@ use plaudit_rl::LearnError;
 use super::Builder;
 use crate::config::blocks::actor::{Backbone, ModelType};
 use crate::console;
-use crate::device::{DeviceChoice, GpuWork};
+use crate::device::{DeviceChoice, GpuWork, say_cpu};
 use crate::hints::NO_GPU;
 
 const KEY: &str = "actor.model.device";
@@ -24,7 +24,7 @@ impl Builder<'_> {
             .device
             .parse()
             .map_err(|error: String| self.loaded.problem(KEY, error, "auto takes the GPU if there is one"))?;
-        // Networks on states are small: the CPU is done before a GPU has begun (docs/gpu.md).
+        // There is a path on a GPU for images alone (docs/gpu.md).
         let why_not = match (model.model_type, model.backbone) {
             (ModelType::Cnn, Backbone::Resnet) => Some("a policy above a frozen trunk is trained on the CPU"),
             (ModelType::Cnn, _) => None,
@@ -34,7 +34,11 @@ impl Builder<'_> {
             (DeviceChoice::Cuda(_), Some(why)) => {
                 return Err(self.loaded.problem(KEY, why, "set it to auto or cpu"));
             }
-            (_, Some(_)) => return Ok(()),
+            (DeviceChoice::Auto, Some(why)) => {
+                say_cpu("the policy learns", why);
+                return Ok(());
+            }
+            (DeviceChoice::Cpu, Some(_)) => return Ok(()),
             (choice, None) => choice.or_placed(cluster.gpu_of("actor")),
         };
         let unusable = |error: &dyn std::fmt::Display| self.loaded.problem(KEY, error.to_string(), NO_GPU);

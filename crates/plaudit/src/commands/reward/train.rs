@@ -1,11 +1,12 @@
 //! `plaudit reward train`: from labelled frames to a model that scores them.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use plaudit_core::{Emit, Event, Level};
 use plaudit_data::recording::Rules;
-use plaudit_nn::classifier::Sharding;
+use plaudit_nn::classifier::{Device, Sharding};
 use plaudit_reward::card::ModelCard;
 use plaudit_reward::dataset::{ClassBalance, Frames, SplitManifest};
 use plaudit_reward::images::{Png, preview, save_split, save_successes};
@@ -14,7 +15,7 @@ use plaudit_reward::train::{Checkpoints, Progress, StopReason, TrainError, Train
 
 use super::data::{FrameReader, TrainingData, training_data};
 use super::legacy_flags::LegacyFlags;
-use super::second_model;
+use super::second_model::SecondModel;
 use super::summary::Summary;
 use super::training_run::{FirstRank, end_reason, refuse_other_start, resume_point, train_on_rank};
 use super::warm_start::WarmStart;
@@ -121,13 +122,35 @@ impl Train {
         let training = rank.agree(new_training(loaded, data, rank.sync.world()))?;
         refuse_other_start(rank, loaded, || dataset_hashes(training.card()))?;
         let steps = training.steps();
-        let first = FirstTrainRank { command: self, loaded, data, steps, verbosity };
-        let Some((mut run, outcome)) = train_on_rank(rank, training, sharding, &first)? else {
-            return Ok(None);
-        };
+        let wants_second = loaded.config.runner.second_model && !self.warm_start.lacks_second_model();
+        let is_beside = wants_second && training.device() != Device::Cpu;
+        let stop = AtomicBool::new(false);
+        let trained = std::thread::scope(|scope| {
+            let begin_second = |run: &mut Run| {
+                let checkpoints = run.checkpoints_directory();
+                let second = SecondModel { checkpoints, loaded, data, steps };
+                if is_beside && !second.is_made() {
+                    run.emit(second.notice());
+                    let stop = &stop;
+                    // One that could not be trained there, for want of memory say, is trained when the first is done.
+                    scope.spawn(move || drop(second.train(stop)));
+                }
+            };
+            let first = FirstTrainRank { command: self, loaded, data, steps, verbosity, begin_second };
+            let trained = train_on_rank(rank, training, sharding, &first);
+            let goes_on =
+                matches!(&trained, Ok(Some((_, Ok(outcome)))) if outcome.reason != StopReason::Interrupted);
+            stop.store(!goes_on, Ordering::Relaxed);
+            trained
+        })?;
+        let Some((mut run, outcome)) = trained else { return Ok(None) };
         let is_done = matches!(&outcome, Ok(outcome) if outcome.reason != StopReason::Interrupted);
-        if is_done && loaded.config.runner.second_model && !self.warm_start.lacks_second_model() {
-            second_model::train(&mut run, loaded, data, steps)?;
+        if is_done && wants_second {
+            let second = SecondModel { checkpoints: run.checkpoints_directory(), loaded, data, steps };
+            if !second.is_made() {
+                run.emit(second.notice());
+                second.train(&stop)?;
+            }
         }
         let summary = match &outcome {
             Ok(outcome) if is_done => {
@@ -173,15 +196,17 @@ impl Train {
 }
 
 /// The first rank of a training, which has the run.
-struct FirstTrainRank<'a> {
+struct FirstTrainRank<'a, F> {
     command: &'a Train,
     loaded: &'a LoadedConfig,
     data: &'a TrainingData,
     steps: u64,
     verbosity: Verbosity,
+    /// Begins to train the second model, where that is done beside the first.
+    begin_second: F,
 }
 
-impl<'a> FirstRank<TrainableClassifier<'a>> for FirstTrainRank<'a> {
+impl<'a, F: Fn(&mut Run)> FirstRank<TrainableClassifier<'a>> for FirstTrainRank<'a, F> {
     fn start(&self) -> Result<Run, Failure> {
         Run::start(self.loaded, "reward_train", "steps", self.steps, self.verbosity)
     }
@@ -194,6 +219,7 @@ impl<'a> FirstRank<TrainableClassifier<'a>> for FirstTrainRank<'a> {
             self.command.show(run, self.loaded, self.data)?;
         }
         announce(run, self.data, training, self.loaded.config.data.unlabelled_play);
+        (self.begin_second)(run);
         Ok(())
     }
 }

@@ -1,8 +1,10 @@
 //! A GPU with a classifier that learns on it.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use plaudit_core::Seed;
+use rayon::prelude::*;
 
 use super::super::super::loss::Loss;
 use super::super::super::network::Network;
@@ -129,7 +131,7 @@ struct StagedImages {
 pub(in super::super::super) struct GpuTrainer {
     settings: ClassifierSettings,
     network: Network,
-    layout: Layout,
+    layout: Arc<Layout>,
     size: [usize; 2],
     weight_tiles: WeightTiles,
     passes: HashMap<PassKey, Pass>,
@@ -214,7 +216,7 @@ impl GpuTrainer {
         for tile in weight_tiles.iter().filter(|tile| tile.shared() > 0 && tile.fits(most)) {
             gpu.allow_shared(tile.kernel, tile.shared(), 100)?;
         }
-        let layout = Layout::new(network, &parameters.specs, precision);
+        let layout = Arc::new(Layout::new(network, &parameters.specs, precision));
         let mut memory = Memory::default();
         memory.open(&gpu, &layout, precision, preprocess.table().as_flattened())?;
         let partial = memory.partial.of(&gpu, convolution::partial_floats(gpu.multiprocessors()))?;
@@ -287,18 +289,30 @@ impl GpuTrainer {
     /// Parameters and running statistics as they are now, into those of the host.
     pub(in super::super::super) fn download(&self, parameters: &mut Parameters) -> Result<(), GpuError> {
         let all = self.memory.parameters.get(&self.gpu, self.layout.total)?;
-        for id in self.layout.ids(false) {
-            parameters.set(id, self.layout.get(id, &all).into());
-        }
         let statistics = self.memory.statistics.get(&self.gpu, STATISTICS * self.layout.channels)?;
-        for (list, which) in self.layout.statistics.iter().zip(RUNNING) {
-            for (id, channels) in list {
-                let start = which as usize * self.layout.channels;
-                let numbers = statistics[start + channels.start..start + channels.end].to_vec();
-                parameters.set(*id, numbers.into());
-            }
-        }
+        put_parameters(&self.layout, &all, &statistics, parameters);
         Ok(())
+    }
+
+    /// Parameters and running statistics as they are now, and with `moments` those too: copied on the GPU, for another thread to fetch.
+    pub(in super::super::super) fn snapshot(&self, moments: bool) -> Result<GpuSnapshot, GpuError> {
+        let (memory, layout, gpu) = (&self.memory, &self.layout, &self.gpu);
+        let copy = |from: &Buffer<f32>, count: usize| {
+            let mut to = Buffer::default();
+            to.of(gpu, count)?;
+            to.copy(gpu, from, count)?;
+            Ok::<_, GpuError>(to)
+        };
+        let moment = |from: &Buffer<f32>| moments.then(|| copy(from, layout.trained)).transpose();
+        Ok(GpuSnapshot {
+            parameters: copy(&memory.parameters, layout.total)?,
+            statistics: copy(&memory.statistics, STATISTICS * layout.channels)?,
+            means: moment(&memory.means)?,
+            squares: moment(&memory.squares)?,
+            layout: layout.clone(),
+            there: gpu.moment()?,
+            gpu: gpu.another_order()?,
+        })
     }
 
     /// The gradients that wait for the next step.
@@ -310,13 +324,11 @@ impl GpuTrainer {
     }
 
     fn trained(&self, array: &Buffer<f32>) -> Result<Vec<(Id, Vec<f32>)>, GpuError> {
-        let all = array.get(&self.gpu, self.layout.trained)?;
-        Ok(self.layout.ids(true).map(|id| (id, self.layout.get(id, &all))).collect())
+        Ok(by_parameter(&self.layout, &array.get(&self.gpu, self.layout.trained)?))
     }
 
     /// Running means of gradients and of their squares.
-    #[allow(clippy::type_complexity)] // means and squares, each by parameter: a name would say no more
-    pub(in super::super::super) fn moments(&self) -> Result<[Vec<(Id, Vec<f32>)>; 2], GpuError> {
+    pub(in super::super::super) fn moments(&self) -> Result<Moments, GpuError> {
         Ok([self.trained(&self.memory.means)?, self.trained(&self.memory.squares)?])
     }
 
@@ -693,6 +705,75 @@ impl GpuTrainer {
     pub(in super::super::super) fn memory(&self) -> usize {
         self.memory.bytes()
     }
+}
+
+/// A classifier that learns on a GPU, as it was at a moment. It is still there.
+pub(in super::super::super) struct GpuSnapshot {
+    parameters: Buffer<f32>,
+    statistics: Buffer<f32>,
+    means: Option<Buffer<f32>>,
+    squares: Option<Buffer<f32>>,
+    layout: Arc<Layout>,
+    /// When the copies are made.
+    there: Moment,
+    /// An order of its own, so that the training need not wait for it.
+    gpu: Gpu,
+}
+
+impl std::fmt::Debug for GpuSnapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("GpuSnapshot")
+    }
+}
+
+/// Moments by parameter: means of gradients, and of their squares.
+pub(in super::super::super) type Moments = [Vec<(Id, Vec<f32>)>; 2];
+
+impl GpuSnapshot {
+    /// Brings parameters and running statistics into those of the host; gives the moments, if it has them.
+    pub(in super::super::super) fn fetch(
+        &self,
+        parameters: &mut Parameters,
+    ) -> Result<Option<Moments>, GpuError> {
+        self.gpu.wait_until(&self.there)?;
+        let all = self.parameters.get(&self.gpu, self.layout.total)?;
+        let statistics = self.statistics.get(&self.gpu, STATISTICS * self.layout.channels)?;
+        put_parameters(&self.layout, &all, &statistics, parameters);
+        let trained = |array: &Buffer<f32>| {
+            Ok::<_, GpuError>(by_parameter(&self.layout, &array.get(&self.gpu, self.layout.trained)?))
+        };
+        match (&self.means, &self.squares) {
+            (Some(means), Some(squares)) => Ok(Some([trained(means)?, trained(squares)?])),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Drop for GpuSnapshot {
+    /// The GPU may still copy.
+    fn drop(&mut self) {
+        let _ = self.there.wait(); // a GPU that is lost copies nothing
+    }
+}
+
+/// All parameters and running statistics of a GPU into those of the host.
+fn put_parameters(layout: &Layout, all: &[f32], statistics: &[f32], parameters: &mut Parameters) {
+    let ids: Vec<Id> = layout.ids(false).collect();
+    let numbers: Vec<Vec<f32>> = ids.par_iter().map(|id| layout.get(*id, all)).collect();
+    ids.into_iter().zip(numbers).for_each(|(id, numbers)| parameters.set(id, numbers.into()));
+    for (list, which) in layout.statistics.iter().zip(RUNNING) {
+        for (id, channels) in list {
+            let start = which as usize * layout.channels;
+            let numbers = statistics[start + channels.start..start + channels.end].to_vec();
+            parameters.set(*id, numbers.into());
+        }
+    }
+}
+
+/// An array of all that learns, by parameter.
+fn by_parameter(layout: &Layout, all: &[f32]) -> Vec<(Id, Vec<f32>)> {
+    let ids: Vec<Id> = layout.ids(true).collect();
+    ids.into_par_iter().map(|id| (id, layout.get(id, all))).collect()
 }
 
 /// What a pass left: a loss, eight bytes that say whether it is one, and logits.

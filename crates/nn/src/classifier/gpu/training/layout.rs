@@ -2,6 +2,7 @@
 //! the order that their kernels want. Gradients and moments are arrays of the same order.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use super::super::super::network::{ConvNorm, LayerNorm, Linear, Network, Norm, Pooling};
 use super::super::super::parameters::{Id, Role, Spec};
@@ -68,6 +69,8 @@ pub(super) struct Layout {
     pub(super) trained: usize,
     pub(super) total: usize,
     pub(super) convolutions: Vec<ConvPlace>,
+    /// By convolution: see [`origins`](Self::origins).
+    origins: Vec<OnceLock<Vec<u32>>>,
     /// Channels of all batch normalisations.
     pub(super) channels: usize,
     /// Running mean and running variance: parameter, first channel, channels; means before variances.
@@ -86,6 +89,7 @@ impl Layout {
             trained: 0,
             total: 0,
             convolutions: Vec::new(),
+            origins: network.convolutions.iter().map(|_| OnceLock::new()).collect(),
             channels: 0,
             statistics: [Vec::new(), Vec::new()],
             transposed: 0,
@@ -228,16 +232,26 @@ impl Layout {
         let own = &all[self.place(id)];
         let Some(index) = self.convolution_of[id.0] else { return own.to_vec() };
         let place = &self.convolutions[index];
-        let count = place.kernel * place.kernel * place.inputs * place.outputs;
-        // Where each number went. Numbers from 1 on, since what was filled up is 0; floats count that far exactly.
-        let numbered: Vec<f32> = (1..=count).map(|number| number as f32).collect();
-        let mut numbers = vec![0.0; count];
-        for (from, number) in self.arranged(index, &numbered).into_iter().zip(own) {
-            if from > 0.0 {
-                numbers[from as usize - 1] = *number;
+        let mut numbers = vec![0.0; place.kernel * place.kernel * place.inputs * place.outputs];
+        for (from, number) in self.origins(index).iter().zip(own) {
+            if *from > 0 {
+                numbers[*from as usize - 1] = *number;
             }
         }
         numbers
+    }
+
+    /// Where each number of a convolution comes from, from 1 on: what was filled up is 0. Floats count that far exactly.
+    fn origins(&self, index: usize) -> &[u32] {
+        if let Some(known) = self.origins[index].get() {
+            return known;
+        }
+        let place = &self.convolutions[index];
+        let count = place.kernel * place.kernel * place.inputs * place.outputs;
+        let numbered: Vec<f32> = (1..=count).map(|number| number as f32).collect();
+        let origins = self.arranged(index, &numbered).into_iter().map(|from| from as u32).collect();
+        // Not made inside the lock: a thread that waits for others to do a part of it may begin work that asks for just this.
+        self.origins[index].get_or_init(|| origins)
     }
 
     /// Weights `[rows, columns, inputs, outputs]` as the kernels want them.

@@ -20,7 +20,7 @@ mod plan;
 mod trunk;
 mod weight_tiles;
 
-pub(in super::super) use engine::{BatchImages, BatchMeasure, GpuTrainer};
+pub(in super::super) use engine::{BatchImages, BatchMeasure, GpuSnapshot, GpuTrainer};
 
 use super::super::settings::Precision;
 use crate::gpu::KernelSource;

@@ -13,7 +13,7 @@ use super::super::super::network::{self, Network};
 use super::super::super::train::LoraLayer;
 use super::super::parameters::Linear;
 use crate::classifier::{AdamW, Id, Spec, StepOutcome};
-use crate::gpu::{Address, Arg, Gpu, GpuError, LaunchShape};
+use crate::gpu::{Address, Arg, Buffer, Gpu, GpuError, LaunchShape};
 use crate::kernels::adam::{AdamStep, Factors};
 
 /// What ranks are filled up to a multiple of.
@@ -220,8 +220,15 @@ pub(super) struct Adapters {
     sums: CudaSlice<f64>,
     /// Where the copies of `B` go: the weights of each group.
     weights: Vec<(Linear, Group)>,
+    /// For each copy of a `B`, `RoundedRows` of `backward.cu`; how many there are, and the most numbers of one.
+    ups: Buffer<u64>,
+    up_count: usize,
+    longest_up: usize,
     pub(super) touched: Touched,
 }
+
+/// Fields of `RoundedRows`.
+const ROUNDED_FIELDS: usize = 6;
 
 impl Adapters {
     /// `weights` are the groups with the layers whose columns are theirs.
@@ -247,6 +254,9 @@ impl Adapters {
             rounded: gpu.alloc(layout.ends[1])?,
             sums: gpu.alloc(SQUARES_BLOCKS)?,
             weights,
+            ups: Buffer::default(),
+            up_count: 0,
+            longest_up: 0,
             touched: Touched::Text,
             layout,
         })
@@ -265,7 +275,28 @@ impl Adapters {
     /// Replaces all numbers.
     pub(super) fn put(&mut self, gpu: &mut Gpu, numbers: &[f32]) -> Result<(), GpuError> {
         copy_to(gpu, numbers, &mut self.values)?;
+        self.list_ups(gpu)?;
         self.round(gpu)
+    }
+
+    /// Says what is copied where, and how many times as large: scales may have changed.
+    fn list_ups(&mut self, gpu: &Gpu) -> Result<(), GpuError> {
+        let values = gpu.address(&self.values);
+        let members = self.weights.iter().flat_map(|(linear, group)| {
+            group.members.iter().map(move |member| (linear, member, member.outputs * member.columns))
+        });
+        let (mut fields, mut longest) = (Vec::new(), 0);
+        for (linear, member, count) in members {
+            let place = member.first_output * linear.stride() + linear.inputs + member.first_column;
+            let (from, to) = (values.plus_ints(member.up), linear.weight.plus(place));
+            let sizes = [linear.stride(), member.columns, count].map(|size| size as u64);
+            let factor = f64::from(self.layout.scale(member)).to_bits();
+            fields.extend([from.0, to.0].into_iter().chain(sizes).chain([factor]));
+            longest = longest.max(count);
+        }
+        (self.up_count, self.longest_up) = (fields.len() / ROUNDED_FIELDS, longest);
+        self.ups.put(gpu, &fields)?;
+        gpu.wait()
     }
 
     /// Replaces the running means and the number of steps.
@@ -301,21 +332,13 @@ impl Adapters {
             let to = gpu.address(&self.rounded);
             round_rows(gpu, values, to, [downs, EIGHT, EIGHT], 1.0)?;
         }
-        for (linear, group) in &self.weights {
-            for member in &group.members {
-                let place = member.first_output * linear.stride() + linear.inputs + member.first_column;
-                let (to, from) = (linear.weight.plus(place), values.plus_ints(member.up));
-                let count = member.outputs * member.columns;
-                round_rows(
-                    gpu,
-                    from,
-                    to,
-                    [count, member.columns, linear.stride()],
-                    self.layout.scale(member),
-                )?;
-            }
+        if self.up_count == 0 {
+            return Ok(());
         }
-        Ok(())
+        let shape = LaunchShape::eights(self.longest_up);
+        let [x, ..] = shape.blocks;
+        let shape = LaunchShape { blocks: [x, self.up_count, 1], ..shape };
+        gpu.run("round_all_rows", shape, &[Arg::At(self.ups.address(gpu))])
     }
 
     /// A step of AdamW with the accumulated gradients, clipped to norm `clip`; then they are zeros. Gradients that are not finite

@@ -4,7 +4,7 @@ use super::super::engine::heads_of;
 use super::super::kernels::attention_shared_bytes;
 use super::TrainEngine;
 use super::linear::Rows;
-use crate::gpu::{Address, Arg, GpuError, LaunchShape, WORDS};
+use crate::gpu::{Address, Arg, GpuError, LaunchShape, Side, WORDS};
 
 /// Attention of some sequences, and where its gradients come from and go to.
 pub(super) struct AttentionBackward {
@@ -80,11 +80,14 @@ impl TrainEngine {
         let scale = 1.0 / (pass.head_width as f32).sqrt();
         let args =
             [Arg::Words(pass.words()), Arg::Float(std::f32::consts::LOG2_E * scale), Arg::Float(scale)];
-        for (kernel, heads) in [(queries, pass.heads), (keys, pass.kv_heads)] {
+        let run = |engine: &mut Self, kernel, heads| {
             let blocks = [pass.longest.div_ceil(TILE), heads, pass.sequences];
             let shared = attention_shared_bytes(pass.head_width);
-            gpu.run(kernel, LaunchShape { blocks, threads: THREADS, shared }, &args)?;
-        }
-        Ok(())
+            engine.engine.gpu.run(kernel, LaunchShape { blocks, threads: THREADS, shared }, &args)
+        };
+        // Neither fills the GPU with few sequences.
+        let done = self.aside(Side::Soon, |engine| run(engine, keys, pass.kv_heads))?;
+        run(self, queries, pass.heads)?;
+        self.wait_until(Some(&done))
     }
 }

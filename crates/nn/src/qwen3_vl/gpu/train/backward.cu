@@ -340,6 +340,26 @@ extern "C" __global__ void round_rows(const float* from, bf16* to, u64 stride, i
     *(Eight*)(to + i / width * stride + i % width) = pack(numbers);
 }
 
+// What `round_rows` takes, for one of many; every field has eight bytes.
+struct RoundedRows {
+    const float* from;
+    bf16* to;
+    u64 stride, width, count;
+    double factor;
+};
+
+// The same for many at once: a row of blocks for each.
+extern "C" __global__ void round_all_rows(const RoundedRows* all) {
+    RoundedRows rows = all[blockIdx.y];
+    u64 i = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * 8;
+    if (i >= rows.count) return;
+    float numbers[8], factor = (float)rows.factor;
+    read_floats(rows.from + i, numbers);
+#pragma unroll
+    for (int j = 0; j < 8; j++) numbers[j] *= factor;
+    *(Eight*)(rows.to + i / rows.width * rows.stride + i % rows.width) = pack(numbers);
+}
+
 // Rows `from[i]` of `x` to rows `to[i]` of `y`. A block per row.
 extern "C" __global__ void move_rows(const bf16* x, const int* from, bf16* y, const int* to, int width) {
     const Eight* in = (const Eight*)(x + (u64)from[blockIdx.x] * width);

@@ -10,7 +10,7 @@ const SOURCE: &str = concat!(
     include_str!("backward.cu"),
     include_str!("attention_backward.cu"),
 );
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 23] = [
     "rms_norm_backward",
     "layer_norm_backward",
     "layer_norm_merged_backward",
@@ -25,6 +25,7 @@ const NAMES: [&str; 22] = [
     "sum_of_squares",
     "adamw",
     "round_rows",
+    "round_all_rows",
     "move_rows",
     "clear",
     "multiply_heads_text",

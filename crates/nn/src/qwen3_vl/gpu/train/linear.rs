@@ -3,7 +3,7 @@
 use super::super::parameters::Linear;
 use super::TrainEngine;
 use super::adapters::Group;
-use crate::gpu::{Address, Arg, Epilogue, GpuError, LaunchShape, Matrix, Product};
+use crate::gpu::{Address, Arg, Epilogue, GpuError, LaunchShape, Matrix, Moment, Product, Side};
 
 /// A linear layer, or several on the same numbers, with their adapters.
 #[derive(Clone, Debug)]
@@ -69,6 +69,24 @@ pub(super) struct ProductNames {
 }
 
 impl TrainEngine {
+    /// Runs what `work` asks for beside what comes after; gives when it is done.
+    pub(super) fn aside(
+        &mut self,
+        side: Side,
+        work: impl FnOnce(&mut Self) -> Result<(), GpuError>,
+    ) -> Result<Moment, GpuError> {
+        let main = self.engine.gpu.step_aside(side)?;
+        let asked = work(self);
+        let done = self.engine.gpu.step_back(main);
+        asked?;
+        done
+    }
+
+    /// What comes after waits for something that runs beside it, if there is any.
+    pub(super) fn wait_until(&self, done: Option<&Moment>) -> Result<(), GpuError> {
+        done.map_or(Ok(()), |done| self.engine.gpu.wait_until(done))
+    }
+
     fn multiply(
         &mut self,
         what: &'static str,

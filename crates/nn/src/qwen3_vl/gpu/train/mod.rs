@@ -38,7 +38,7 @@ use super::parameters::{MatrixBits, Parameters};
 use super::vision::FramePair;
 use super::{Reuse, check_sizes, pairs_of};
 use crate::classifier::{AdamW, Id, Spec, StepOutcome};
-use crate::gpu::{Address, Buffer, Cublas, Gpu, GpuError};
+use crate::gpu::{Address, Buffer, Cublas, Gpu, GpuError, Moment};
 use crate::weights::{Array, Weights};
 use activations::{Activations, BatchSize, Columns, Keep};
 use adapters::{AdapterLayout, Adapters, Touched};
@@ -75,6 +75,8 @@ struct TrainEngine {
     memory: Buffer<u8>,
     pair_lists: Buffer<i32>,
     recompute: Recompute,
+    /// When the columns of adapters are copied that are being kept for the backward pass.
+    copied: Option<Moment>,
 }
 
 /// What a trainer is made of.
@@ -143,6 +145,7 @@ impl GpuTrainer {
             memory: Buffer::default(),
             pair_lists: Buffer::default(),
             recompute: Recompute::Auto,
+            copied: None,
         };
         Ok(Self { engine: Mutex::new(engine), specs })
     }

@@ -8,7 +8,7 @@ use super::TrainEngine;
 use super::activations::{Activations, Keep, LOGIT_ROWS, LayerActivations, Place, Scratch};
 use super::attention::AttentionBackward;
 use super::linear::{LoraLinear, Output, ProductNames, Rows};
-use crate::gpu::{Address, Arg, Epilogue, GpuError, LaunchShape};
+use crate::gpu::{Address, Arg, Epilogue, GpuError, LaunchShape, Moment, Side};
 
 const QKV: ProductNames = ProductNames { forward: "qkv matmul", backward: "qkv matmul backward" };
 const OUT: ProductNames = ProductNames { forward: "o matmul", backward: "o matmul backward" };
@@ -124,7 +124,7 @@ impl TrainEngine {
             self.layer_forward(&layer, pass, i, Run::First)?;
             self.add_deepstack(pass, i)?;
         }
-        Ok(())
+        self.wait_for_copies()
     }
 
     fn layer_forward(
@@ -140,6 +140,7 @@ impl TrainEngine {
         let normal = at(scratch.normal);
         let none = Address::NONE;
         // Attention.
+        self.wait_for_copies()?; // which read what is written next
         self.rms_norm(at(stored.x), layer.norm1, Rows::new(normal, layer.qkv.base.stride()), tokens, none)?;
         self.forward(QKV, &layer.qkv, normal, tokens, Output::new(Epilogue::Plain, at(stored.qkv)))?;
         self.store_h(pass, &layer.qkv, normal, at(stored.h_qkv))?;
@@ -174,6 +175,7 @@ impl TrainEngine {
             Output::add(Epilogue::Add, at(stored.x), middle),
         )?;
         // The feed-forward network.
+        self.wait_for_copies()?;
         self.rms_norm(middle, layer.norm2, Rows::new(normal, layer.gate_up.base.stride()), tokens, none)?;
         self.forward(
             GATE_UP,
@@ -193,10 +195,11 @@ impl TrainEngine {
             Run::Again => layer.down.without_outputs(),
         };
         self.forward(DOWN, &down, gated, tokens, Output::add(Epilogue::Add, middle, pass.output(i)))?;
-        self.store_h(pass, &layer.down, gated, at(stored.h_down))
+        self.store_h(pass, &layer.down, gated, at(stored.h_down))?;
+        if run == Run::Again { self.wait_for_copies() } else { Ok(()) }
     }
 
-    /// Keeps the columns of adapters for the backward pass.
+    /// Keeps the columns of adapters for the backward pass, while what comes next is computed.
     fn store_h(
         &mut self,
         pass: &TextPass<'_>,
@@ -207,7 +210,15 @@ impl TrainEngine {
         if pass.activations.keep == Keep::Nothing {
             return Ok(());
         }
-        self.copy_h(layer, x, to, pass.batch.tokens)
+        let rows = pass.batch.tokens;
+        self.copied = Some(self.aside(Side::Soon, |engine| engine.copy_h(layer, x, to, rows))?);
+        Ok(())
+    }
+
+    /// What comes after waits for the copies of adapters' columns.
+    fn wait_for_copies(&mut self) -> Result<(), GpuError> {
+        let copied = self.copied.take();
+        self.wait_until(copied.as_ref())
     }
 
     /// Copies the columns of adapters to a place of their own.
@@ -402,34 +413,40 @@ impl TrainEngine {
     ) -> Result<(), GpuError> {
         let first_trained = self.layers.iter().position(TextLayer::has_adapters);
         let dx = pass.scratch().dx.at(pass.memory);
+        let mut above = None;
         for i in (0..self.layers.len()).rev() {
             if d_visual.is_none() && first_trained.is_none_or(|first| i < first) {
-                return Ok(());
+                break;
             }
             let layer = self.layers[i].clone();
             if let Some(d_visual) = d_visual {
                 self.take_deepstack_gradient(pass, i, dx, d_visual)?;
             }
             if pass.activations.keep == Keep::LayerInputs {
+                // Layers share the memory that this fills.
+                self.wait_until(above.as_ref())?;
                 self.layer_forward(&layer, pass, i, Run::Again)?;
             }
             let is_input_needed = d_visual.is_some() || first_trained.is_some_and(|first| i > first);
-            self.feed_forward_backward(&layer, pass, i)?;
-            self.attention_backward(&layer, pass, i, is_input_needed)?;
+            let inner = self.feed_forward_backward(&layer, pass, i, above.as_ref())?;
+            above = Some(self.attention_backward(&layer, pass, i, is_input_needed, &inner)?);
         }
+        self.wait_until(above.as_ref())?;
         match d_visual {
             Some(d_visual) => self.take_visual_gradient(pass, dx, d_visual),
             None => Ok(()),
         }
     }
 
-    /// The feed-forward network: `dx` of its output becomes that of its input.
+    /// The feed-forward network: `dx` of its output becomes that of its input. The gradients of adapters run beside the rest, in one
+    /// order; `above` is when those of the layer above are done, the answer when these are.
     fn feed_forward_backward(
         &mut self,
         layer: &TextLayer,
         pass: &TextPass<'_>,
         i: usize,
-    ) -> Result<(), GpuError> {
+        above: Option<&Moment>,
+    ) -> Result<Moment, GpuError> {
         let (stored, scratch, memory) = (*pass.layer(i), *pass.scratch(), pass.memory);
         let (tokens, at) = (pass.batch.tokens, |place: Place| place.at(memory));
         let TextConfig { width, inner, .. } = self.engine.config.text;
@@ -440,45 +457,59 @@ impl TrainEngine {
         let args = [Arg::At(both), Arg::At(gated), Arg::Int(down_stride as i32), Arg::Int(inner as i32)];
         self.engine.gpu.run("swiglu_backward", LaunchShape::rows(tokens, inner), &args)?;
         let gated = Rows::new(gated, down_stride);
-        let h = Rows::new(at(stored.h_down), layer.down.base.extra);
-        self.backward_adapters(&layer.down, gated, h, gated.columns_from(inner), dx, tokens)?;
+        let down = self.aside(Side::Late, |engine| {
+            let h = Rows::new(at(stored.h_down), layer.down.base.extra);
+            engine.backward_adapters(&layer.down, gated, h, gated.columns_from(inner), dx, tokens)
+        })?;
         let (normal, middle, d_normal) = (at(scratch.normal), at(stored.middle), at(scratch.d_normal));
         let (dy, stride) = (Rows::new(both, 2 * inner), layer.gate_up.base.stride());
+        self.wait_until(above)?; // which reads the gradient of a norm
         self.backward_input(GATE_UP, &layer.gate_up, dy, tokens, d_normal, true)?;
         let d_normal = Rows::new(d_normal, stride);
-        if layer.gate_up.base.extra > 0 {
-            self.rms_norm(middle, layer.norm2, Rows::new(normal, width), tokens, Address::NONE)?;
+        let done = self.aside(Side::Late, |engine| {
+            if layer.gate_up.base.extra == 0 {
+                return Ok(());
+            }
+            engine.rms_norm(middle, layer.norm2, Rows::new(normal, width), tokens, Address::NONE)?;
             let h = Rows::new(at(stored.h_inner), layer.gate_up.base.extra);
             let (x, dh) = (Rows::new(normal, width), d_normal.columns_from(width));
-            self.backward_adapters(&layer.gate_up, x, h, dh, dy, tokens)?;
-        }
-        self.rms_norm_backward(middle, layer.norm2, d_normal, dx.at, tokens, Address::NONE)
+            engine.backward_adapters(&layer.gate_up, x, h, dh, dy, tokens)
+        })?;
+        self.wait_until(Some(&down))?; // which reads `dx`
+        self.rms_norm_backward(middle, layer.norm2, d_normal, dx.at, tokens, Address::NONE)?;
+        Ok(done)
     }
 
-    /// Attention: `dx` of its output becomes that of its input, if it is needed.
+    /// Attention: `dx` of its output becomes that of its input, if it is needed. `inner` is when the gradients of the feed-forward
+    /// network's adapters are done, the answer when these are.
     fn attention_backward(
         &mut self,
         layer: &TextLayer,
         pass: &TextPass<'_>,
         i: usize,
         is_input_needed: bool,
-    ) -> Result<(), GpuError> {
+        inner: &Moment,
+    ) -> Result<Moment, GpuError> {
         let (stored, scratch, memory) = (*pass.layer(i), *pass.scratch(), pass.memory);
         let (tokens, at) = (pass.batch.tokens, |place: Place| place.at(memory));
         let TextConfig { width, heads, kv_heads, head_width, epsilon, .. } = self.engine.config.text;
         let (q, qk) = (heads * head_width, (heads + kv_heads) * head_width);
+        let (qkv, turned, d_qkv) = (at(stored.qkv), at(scratch.turned), at(scratch.d_qkv));
+        let met = self.aside(Side::Soon, |engine| engine.turn(layer, pass, qkv, turned))?;
         let dx = Rows::new(at(scratch.dx), width);
         let o_stride = layer.o.base.stride();
         let (mixed, d_mixed) =
             (Rows::new(at(stored.mixed), o_stride), Rows::new(at(scratch.d_mixed), o_stride));
         self.backward_input(OUT, &layer.o, dx, tokens, d_mixed.at, true)?;
-        self.backward_adapters(&layer.o, mixed, mixed.columns_from(q), d_mixed.columns_from(q), dx, tokens)?;
+        let out = self.aside(Side::Late, |engine| {
+            let (h, dh) = (mixed.columns_from(q), d_mixed.columns_from(q));
+            engine.backward_adapters(&layer.o, mixed, h, dh, dx, tokens)
+        })?;
+        self.wait_until(Some(&met))?;
         if layer.qkv.base.extra == 0 && !is_input_needed {
-            return Ok(());
+            return Ok(out);
         }
-        let (qkv, turned, d_qkv) = (at(stored.qkv), at(scratch.turned), at(scratch.d_qkv));
         let stride = layer.qkv.base.outputs;
-        self.turn(layer, pass, qkv, turned)?;
         self.attend_backward(&AttentionBackward {
             kernels: ["multiply_heads_text", "attend_text_backward_queries", "attend_text_backward_keys"],
             q: Rows::new(turned, qk),
@@ -512,17 +543,22 @@ impl TrainEngine {
         self.engine.gpu.run("turn_text_backward", heads_of(tokens, heads + kv_heads), &args)?;
         let (dy, normal) = (Rows::new(d_qkv, stride), at(scratch.normal));
         let d_normal = Rows::new(at(scratch.d_normal), layer.qkv.base.stride());
+        self.wait_until(Some(inner))?; // which reads the gradient of a norm
         self.backward_input(QKV, &layer.qkv, dy, tokens, d_normal.at, is_input_needed)?;
-        if layer.qkv.base.extra > 0 {
-            self.rms_norm(at(stored.x), layer.norm1, Rows::new(normal, width), tokens, Address::NONE)?;
+        let done = self.aside(Side::Late, |engine| {
+            if layer.qkv.base.extra == 0 {
+                return Ok(());
+            }
+            engine.rms_norm(at(stored.x), layer.norm1, Rows::new(normal, width), tokens, Address::NONE)?;
             let h = Rows::new(at(stored.h_qkv), layer.qkv.base.extra);
             let (x, dh) = (Rows::new(normal, width), d_normal.columns_from(width));
-            self.backward_adapters(&layer.qkv, x, h, dh, dy, tokens)?;
+            engine.backward_adapters(&layer.qkv, x, h, dh, dy, tokens)
+        })?;
+        if is_input_needed {
+            self.wait_until(Some(&out))?; // which reads `dx`
+            self.rms_norm_backward(at(stored.x), layer.norm1, d_normal, dx.at, tokens, Address::NONE)?;
         }
-        if !is_input_needed {
-            return Ok(());
-        }
-        self.rms_norm_backward(at(stored.x), layer.norm1, d_normal, dx.at, tokens, Address::NONE)
+        Ok(done)
     }
 
     /// The gradient of a deepstack level, which was added to the output of layer `i`.
