@@ -77,6 +77,8 @@ pub struct HackingMonitor {
 pub struct HackingCheck {
     /// The signals.
     pub signals: Signals,
+    /// [`Signal::SuccessDrop`], from the second check on.
+    pub success_drop: Option<f64>,
     /// Those beyond their limits.
     pub alarms: Vec<Alarm>,
     /// What was done about alarms, if there were any.
@@ -122,6 +124,7 @@ impl HackingCheck {
     #[must_use]
     pub fn values(&self) -> Vec<(String, f64)> {
         let mut values = self.signals.values();
+        values.extend(self.success_drop.map(|drop| ("hacking/success_drop".into(), drop)));
         values.push(("hacking/alarms".into(), self.alarms.len() as f64));
         values
     }
@@ -170,7 +173,7 @@ impl HackingMonitor {
             Signal::EarlySuccess | Signal::Dithering | Signal::Concentration => !ends_only,
             Signal::OodFrames | Signal::Disagreement => is_single_frame,
             Signal::SecondOpinion => self.second.is_some(),
-            Signal::Drift => true,
+            Signal::Drift | Signal::SuccessDrop => true,
         };
         COUNTED.into_iter().filter(has).collect()
     }
@@ -201,12 +204,13 @@ impl HackingMonitor {
             drift: self.first_frames.compare(&frames),
             ends_only,
         });
+        let success_drop = self.evidence.success_drop(&signals);
         let alarms = self.evidence.check(&signals);
         // A person needs frames to sort before anything can be said.
         let wants_frames = !alarms.is_empty() || matches!(self.reference, Reference::Person);
         let saved = if wants_frames { self.save_frames(step, &frames)? } else { None };
-        let response = (!alarms.is_empty()).then(|| self.respond());
-        Ok(Some(HackingCheck { signals, alarms, response, saved }))
+        let response = (!alarms.is_empty()).then(|| self.respond(&alarms));
+        Ok(Some(HackingCheck { signals, success_drop, alarms, response, saved }))
     }
 
     /// What the reward model calls success, against the reference; nothing where there is none.
@@ -240,10 +244,12 @@ impl HackingMonitor {
         Ok(current.model.check_ood(&stacks(frames))?.unwrap_or_default())
     }
 
-    /// Makes the reward stricter, if that was asked for.
-    fn respond(&self) -> AlarmResponse {
+    /// Makes the reward stricter, if that was asked for. Where all that happened is that less is rewarded, it is strict enough.
+    fn respond(&self, alarms: &[Alarm]) -> AlarmResponse {
+        let is_drop_alone = alarms.iter().all(|alarm| alarm.signal == Signal::SuccessDrop);
         match self.settings.action {
             AlarmAction::Warn => AlarmResponse::Warned,
+            AlarmAction::Terminal | AlarmAction::RaiseThreshold if is_drop_alone => AlarmResponse::Warned,
             AlarmAction::Pause => AlarmResponse::Pause,
             AlarmAction::Terminal => {
                 AlarmResponse::Terminal { is_new: self.monitored.adjust(Adjustment::Terminal) }
