@@ -114,9 +114,13 @@ fn tricks_are_noticed_where_only_ends_are_rewarded() {
 #[test]
 fn a_policy_that_breaks_is_noticed_though_nothing_is_hacked() {
     let seed = Seed::new(9);
-    let (mut env, reward) = (tables(), Arc::new(reward(RewardTiming::PerStep)));
-    let settings =
-        MonitorSettings { every: 1, action: AlarmAction::Terminal, frames: KEPT, limits: Limits::default() };
+    let (mut env, reward) = (tables(), Arc::new(reward(RewardTiming::Terminal)));
+    let settings = MonitorSettings {
+        every: 1,
+        action: AlarmAction::RaiseThreshold,
+        frames: KEPT,
+        limits: Limits::default(),
+    };
     let folder = tempfile::tempdir().unwrap();
     let mut monitor =
         HackingMonitor::new(settings, reward.clone(), Reference::Unavailable, folder.path().into(), seed);
@@ -139,7 +143,7 @@ fn a_policy_that_breaks_is_noticed_though_nothing_is_hacked() {
         let drop = found.success_drop.unwrap_or(0.0);
         assert!(if check < 7 { drop < 0.3 } else { drop > 0.5 }, "{check}: {drop}");
     }
-    assert!(!reward.rewards_ends_only());
+    assert_eq!(reward.threshold(), Some(0.5));
 }
 
 /// A reward that was made stricter gives less, is a new version, and says so once.

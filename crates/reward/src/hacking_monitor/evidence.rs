@@ -88,6 +88,12 @@ impl RateMonitor {
         LookCount::total(&self.looks).rate()
     }
 
+    /// Forgets what the rate was: what is counted is another thing from now on.
+    pub fn forget(&mut self) {
+        self.looks.clear();
+        self.since_alarm = 0;
+    }
+
     /// Takes a look into account, and says what has risen. `share` is that of honest runs in which this rate may raise an alarm, ever.
     pub fn take(&mut self, look: LookCount, share: f64) -> Option<RisenRate> {
         let rate = look.rate()?;

@@ -108,6 +108,13 @@ pub enum AlarmResponse {
     },
 }
 
+impl AlarmResponse {
+    /// Whether less is rewarded from now on.
+    fn is_stricter(self) -> bool {
+        matches!(self, Self::Terminal { is_new: true } | Self::Threshold { is_new: true, .. })
+    }
+}
+
 /// Why a check failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MonitorError {
@@ -210,6 +217,9 @@ impl HackingMonitor {
         let wants_frames = !alarms.is_empty() || matches!(self.reference, Reference::Person);
         let saved = if wants_frames { self.save_frames(step, &frames)? } else { None };
         let response = (!alarms.is_empty()).then(|| self.respond(&alarms));
+        if response.is_some_and(AlarmResponse::is_stricter) {
+            self.evidence.forget_success();
+        }
         Ok(Some(HackingCheck { signals, success_drop, alarms, response, saved }))
     }
 

@@ -286,6 +286,12 @@ impl RunEvidence {
         Some(signals.unrewarded?.rate()? - monitor.usual()?)
     }
 
+    /// From now on less is rewarded, by a reward that was made stricter: what was rewarded before is no measure for that.
+    pub fn forget_success(&mut self) {
+        let of_success = self.rates.iter_mut().filter(|(signal, _)| *signal == Signal::SuccessDrop);
+        of_success.for_each(|(_, monitor)| monitor.forget());
+    }
+
     /// The alarms of one check.
     pub fn check(&mut self, signals: &Signals) -> Vec<Alarm> {
         let share = self.limits.false_alarms / self.rates.len().max(1) as f64;
@@ -426,6 +432,20 @@ mod tests {
             broken.values().iter().all(|(name, _)| name != "hacking/success_drop"),
             "not as what is left"
         );
+    }
+
+    #[test]
+    fn a_stricter_reward_is_no_drop() {
+        let mut rng = Seed::new(2).purpose("drop").rng();
+        let mut evidence = RunEvidence::new(Limits::default(), &[Signal::SuccessDrop]);
+        for _ in 0..4 {
+            assert!(evidence.check(&with_rewarded(&mut rng, 0.9, 128)).is_empty());
+        }
+        evidence.forget_success();
+        for _ in 0..8 {
+            assert!(evidence.check(&with_rewarded(&mut rng, 0.5, 128)).is_empty());
+        }
+        assert!(!evidence.check(&with_rewarded(&mut rng, 0.1, 128)).is_empty());
     }
 
     /// Success that stays, rises, or falls by no more than is tolerated raises no alarm in 99 of 100 runs of forty checks; one
