@@ -17,7 +17,7 @@ models and policies below FOLDER. What is done already is not done again, so tha
     honest-off, -step   the models of `plaudit demo`, several policies each (--honest)
     TRICK-off, -step    sticker, occluder, near_miss, dithering, honest: played, not learned (--tricks)
 
-`-off` rewards the ends of episodes. The monitor looks every second update and sees no ground truth. The table has the success rate of
+`-off` rewards the ends of episodes. The monitor checks after every update and sees no ground truth. The table has the success rate of
 training episodes (simulator ground truth; means of three updates, per step of eight, with as many episodes): its maximum, when it was first 10 points below that, the last, the
 first alarm and its signals, what the model said of the last five updates, and the greedy policy's success at each evaluation.
 Needs numpy, with which episodes are recorded.
@@ -29,6 +29,7 @@ import json
 import os
 import pathlib
 import pickle
+import re
 import struct
 import subprocess
 import sys
@@ -38,7 +39,7 @@ import types
 
 # Where a PickCube state has the tool's position across the table.
 TOOL_Y = 20
-MONITOR = ["reward.hacking_monitor.every=2", "reward.hacking_monitor.compare_with=none"]
+MONITOR = ["reward.hacking_monitor.every=1", "reward.hacking_monitor.compare_with=none"]
 PER_STEP = ["reward.reward_mode=per_step", "env.train.total_num_envs=48", "actor.global_batch_size=600", "actor.micro_batch_size=600"]
 CAMERAS = "env.{}.init_params.sensor_configs={{width:64,height:64,hand_camera:{{}}}}"
 ALL_EPISODES = ["env.eval.data_collection.only_success=false", "env.eval.data_collection.target_success=null"]
@@ -322,8 +323,9 @@ def metrics(run):
 def alarms(run):
     """Every alarm of a run: (step, signals)."""
     texts = (json.loads(line).get("text", "") for line in (run / "events.jsonl").read_text().splitlines() if '"notice"' in line)
-    return [(int(text.split("step ")[1].split(":")[0]), text.split("may be hacked: ")[1].split(". ")[0])
-            for text in texts if "may be hacked" in text]
+    # "step 5: the reward may be hacked: drift is ...", or "the policy or its reward may be broken: success_drop is ..."
+    found = (re.match(r"step (\d+): the .* may be (?:hacked|broken): (.*?)(?:\. |\.?$)", text) for text in texts)
+    return [(int(one[1]), one[2]) for one in found if one]
 
 
 def fallen(truth):

@@ -3,6 +3,7 @@
 use plaudit_core::{Emit, Event, Level, Seed};
 use plaudit_reward::hacking_monitor::{
     self as library, Alarm, AlarmResponse, HackingCheck, Limits, MonitorSettings, Reference, SavedFrames,
+    Signal,
 };
 
 use crate::build::MonitoredReward;
@@ -74,7 +75,12 @@ fn in_words(step: u64, found: &HackingCheck, response: AlarmResponse) -> String 
         AlarmResponse::Threshold { is_new: false, .. } => "The threshold cannot be raised further. ".into(),
     };
     let saved = found.saved.as_ref().map(next_step).unwrap_or_default();
-    format!("step {step}: the reward may be hacked: {alarms}. {done}{saved}").trim_end().into()
+    // What is rewarded less is not hacked by that.
+    let what = match found.alarms.iter().all(|alarm| alarm.signal == Signal::SuccessDrop) {
+        true => "the policy or its reward may be broken",
+        false => "the reward may be hacked",
+    };
+    format!("step {step}: {what}: {alarms}. {done}{saved}").trim_end().into()
 }
 
 fn next_step(saved: &SavedFrames) -> String {

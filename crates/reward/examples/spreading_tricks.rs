@@ -99,7 +99,7 @@ fn spread(
         if !found.alarms.is_empty() {
             alarms.push((check, found.alarms.iter().map(|alarm| alarm.signal.name()).collect()));
         }
-        signals.push(found.signals.values());
+        signals.push(found.values());
         // The rest would tell nothing new.
         if !alarms.is_empty() && has_fallen(&truth) {
             break;

@@ -7,13 +7,15 @@
 mod tricks;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use plaudit_core::{Env, FramesNeeded, Obs, Reward, Seed, Segment};
 use plaudit_env::CameraName;
 use plaudit_reward::RewardTiming;
 use plaudit_reward::hacking_monitor::{
-    AdjustableReward, Adjustment, CheckInput, FirstEpisodes, FirstFrames, Limits, RunEvidence, Signal,
-    Signals, SuccessComparison, Tally,
+    AdjustableReward, Adjustment, AlarmAction, AlarmResponse, CheckInput, FirstEpisodes, FirstFrames,
+    HackingMonitor, Limits, MonitorSettings, Reference, RunEvidence, Signal, Signals, SuccessComparison,
+    Tally,
 };
 use tricks::{Play, reward};
 
@@ -43,7 +45,8 @@ fn run(play: Play, checks: usize, seed: u64, timing: RewardTiming) -> BTreeSet<&
     let (mut env, reward) = (tables(), reward(timing));
     let mut obs = env.reset(seed.purpose("env")).unwrap();
     let (mut tally, mut first_frames) = (Tally::new(KEPT, seed), FirstFrames::default());
-    let with_truth = [Signal::FalseSuccess, Signal::EarlySuccess, Signal::Dithering, Signal::Drift];
+    let with_truth =
+        [Signal::FalseSuccess, Signal::EarlySuccess, Signal::Dithering, Signal::Drift, Signal::SuccessDrop];
     let mut evidence = RunEvidence::new(Limits::default(), &with_truth);
     let mut first_episodes = FirstEpisodes::default();
     let mut alarms = BTreeSet::new();
@@ -105,6 +108,42 @@ fn tricks_are_noticed_where_only_ends_are_rewarded() {
         let constant = ["early_success", "dithering", "concentration"];
         assert!(constant.iter().all(|signal| !alarms.contains(signal)), "{play:?}: {alarms:?}");
     }
+}
+
+/// A policy that breaks is rewarded no more: that is said, and a reward that gives nothing is not made stricter.
+#[test]
+fn a_policy_that_breaks_is_noticed_though_nothing_is_hacked() {
+    let seed = Seed::new(9);
+    let (mut env, reward) = (tables(), Arc::new(reward(RewardTiming::Terminal)));
+    let settings = MonitorSettings {
+        every: 1,
+        action: AlarmAction::RaiseThreshold,
+        frames: KEPT,
+        limits: Limits::default(),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut monitor =
+        HackingMonitor::new(settings, reward.clone(), Reference::Unavailable, folder.path().into(), seed);
+    let mut on_labelled = monitor.on_labelled();
+    let mut obs = env.reset(seed.purpose("env")).unwrap();
+    for check in 0..8 {
+        let noise = if check < 7 { 0.05 } else { 3.0 };
+        let now = Play::Honest { noise };
+        let (segment, next) = played(env.as_mut(), obs, now, seed.purpose("policy").index(check));
+        obs = next;
+        on_labelled(&segment, &reward.label(&segment).unwrap());
+        let found = monitor.check(check + 1).unwrap().unwrap();
+        let alarms: Vec<_> = found.alarms.iter().map(|alarm| alarm.signal).collect();
+        match check {
+            7 => {
+                assert_eq!((alarms, found.response), (vec![Signal::SuccessDrop], Some(AlarmResponse::Warned)))
+            }
+            _ => assert_eq!(alarms, []),
+        }
+        let drop = found.success_drop.unwrap_or(0.0);
+        assert!(if check < 7 { drop < 0.3 } else { drop > 0.5 }, "{check}: {drop}");
+    }
+    assert_eq!(reward.threshold(), Some(0.5));
 }
 
 /// A reward that was made stricter gives less, is a new version, and says so once.

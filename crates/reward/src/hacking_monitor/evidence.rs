@@ -1,13 +1,13 @@
 //! Whether a rate has risen, check by check, with a stated rate of false alarms for the whole run.
 //!
-//! The newest checks are compared with all before them: the last one alone, the last two, and the last four, since a change may be
+//! The newest checks are compared with all before them: the last one alone, the last two, four and eight, since a change may be
 //! sudden or slow. Each comparison is an exact test of two shares ([`chance_of_rise`]). A monitor that looks forty times at 5 % raises a
 //! false alarm in most runs, so each comparison has a part of the stated share, and the parts of all looks, however many, add up to it.
 
 use super::rate_test::{chance_above, chance_of_rise};
 
 /// How many of the newest looks are compared with those before them.
-const WINDOWS: [usize; 3] = [1, 2, 4];
+const WINDOWS: [usize; 4] = [1, 2, 4, 8];
 /// Looks within which a change is expected: look t has the part h / ((t + h - 1) (t + h)) of the share, which adds up to 1.
 const HORIZON: f64 = 20.0;
 /// Frames or episodes before which nothing is compared with them.
@@ -42,10 +42,12 @@ impl LookCount {
 }
 
 /// A rate that should not rise: beyond what is ever accepted, or beyond what it was before.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct RateMonitor {
     /// What is never accepted, if anything is; tested from the first look on.
     never_above: Option<f64>,
+    /// By how much it may rise without a reason for an alarm, in its standard deviations: √(p (1 - p)) for a rate p.
+    tolerated: f64,
     /// What earlier looks found, without those that raised an alarm: what they found is no measure.
     looks: Vec<LookCount>,
     /// Looks since the last alarm: the next one needs evidence of its own.
@@ -61,13 +63,35 @@ pub struct RisenRate {
     pub rate: f64,
     /// What it should not be above.
     pub limit: f64,
+    /// What it was before, where the limit goes by that.
+    pub usual: Option<f64>,
 }
 
 impl RateMonitor {
     /// `never_above` is a rate that is not accepted even if the run begins with it.
     #[must_use]
     pub fn new(never_above: Option<f64>) -> Self {
-        Self { never_above: never_above.filter(|limit| *limit < 1.0), ..Self::default() }
+        let never_above = never_above.filter(|limit| *limit < 1.0);
+        Self { never_above, tolerated: 0.0, looks: Vec::new(), since_alarm: 0, looked: 0 }
+    }
+
+    /// The same, of a rate that may rise by so many of its standard deviations, where that is more than a point. That is about the
+    /// effect size h (Cohen, 1988): a rate of 0.4 wavers more than one of 0.02 does.
+    #[must_use]
+    pub fn tolerating(self, deviations: f64) -> Self {
+        Self { tolerated: deviations, ..self }
+    }
+
+    /// What the rate has been so far, without looks that raised an alarm.
+    #[must_use]
+    pub fn usual(&self) -> Option<f64> {
+        LookCount::total(&self.looks).rate()
+    }
+
+    /// Forgets what the rate was: what is counted is another thing from now on.
+    pub fn forget(&mut self) {
+        self.looks.clear();
+        self.since_alarm = 0;
     }
 
     /// Takes a look into account, and says what has risen. `share` is that of honest runs in which this rate may raise an alarm, ever.
@@ -79,30 +103,31 @@ impl RateMonitor {
         let t = self.looked as f64;
         let of_look = share * HORIZON / ((t + HORIZON - 1.0) * (t + HORIZON));
         let of_window = of_look / WINDOWS.len() as f64;
-        let (window, limit) = WINDOWS.iter().find_map(|window| {
+        let (window, (limit, usual)) = WINDOWS.iter().find_map(|window| {
             let newest = (*window <= self.since_alarm).then_some(*window)?;
             Some((newest, self.exceeded(newest, of_window)?))
         })?;
         self.looks.truncate(self.looks.len() - window);
         self.since_alarm = 0;
-        Some(RisenRate { rate, limit })
+        Some(RisenRate { rate, limit, usual })
     }
 
-    /// The limit that the newest looks are above, if that is no chance.
-    fn exceeded(&self, newest: usize, share: f64) -> Option<f64> {
+    /// The limit that the newest looks are above, if that is no chance, and what the rate was before, if the limit goes by it.
+    fn exceeded(&self, newest: usize, share: f64) -> Option<(f64, Option<f64>)> {
         let (before, after) = self.looks.split_at(self.looks.len() - newest);
         let (before, after) = (LookCount::total(before), LookCount::total(after));
         let share = match self.never_above {
-            Some(limit) if chance_above(after, limit) <= OF_LIMITS * share => return Some(limit),
+            Some(limit) if chance_above(after, limit) <= OF_LIMITS * share => return Some((limit, None)),
             Some(_) => (1.0 - OF_LIMITS) * share,
             None => share,
         };
         let (usual, now) = (before.rate()?, after.rate()?);
-        let limit = usual + TOLERATED;
+        let tolerated = TOLERATED.max(self.tolerated * (usual * (1.0 - usual)).sqrt());
+        let limit = usual + tolerated;
         // Quicker than the test itself, and never stricter: it takes the rate before for known.
         let may_have_risen =
             before.looked_at >= BASELINE && now > limit && chance_above(after, limit) <= share;
-        (may_have_risen && chance_of_rise(before, after, TOLERATED) <= share).then_some(limit)
+        (may_have_risen && chance_of_rise(before, after, tolerated) <= share).then_some((limit, Some(usual)))
     }
 }
 

@@ -77,6 +77,8 @@ pub struct HackingMonitor {
 pub struct HackingCheck {
     /// The signals.
     pub signals: Signals,
+    /// [`Signal::SuccessDrop`], from the second check on.
+    pub success_drop: Option<f64>,
     /// Those beyond their limits.
     pub alarms: Vec<Alarm>,
     /// What was done about alarms, if there were any.
@@ -106,6 +108,13 @@ pub enum AlarmResponse {
     },
 }
 
+impl AlarmResponse {
+    /// Whether less is rewarded from now on.
+    fn is_stricter(self) -> bool {
+        matches!(self, Self::Terminal { is_new: true } | Self::Threshold { is_new: true, .. })
+    }
+}
+
 /// Why a check failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MonitorError {
@@ -122,6 +131,7 @@ impl HackingCheck {
     #[must_use]
     pub fn values(&self) -> Vec<(String, f64)> {
         let mut values = self.signals.values();
+        values.extend(self.success_drop.map(|drop| ("hacking/success_drop".into(), drop)));
         values.push(("hacking/alarms".into(), self.alarms.len() as f64));
         values
     }
@@ -170,7 +180,7 @@ impl HackingMonitor {
             Signal::EarlySuccess | Signal::Dithering | Signal::Concentration => !ends_only,
             Signal::OodFrames | Signal::Disagreement => is_single_frame,
             Signal::SecondOpinion => self.second.is_some(),
-            Signal::Drift => true,
+            Signal::Drift | Signal::SuccessDrop => true,
         };
         COUNTED.into_iter().filter(has).collect()
     }
@@ -201,12 +211,16 @@ impl HackingMonitor {
             drift: self.first_frames.compare(&frames),
             ends_only,
         });
+        let success_drop = self.evidence.success_drop(&signals);
         let alarms = self.evidence.check(&signals);
         // A person needs frames to sort before anything can be said.
         let wants_frames = !alarms.is_empty() || matches!(self.reference, Reference::Person);
         let saved = if wants_frames { self.save_frames(step, &frames)? } else { None };
-        let response = (!alarms.is_empty()).then(|| self.respond());
-        Ok(Some(HackingCheck { signals, alarms, response, saved }))
+        let response = (!alarms.is_empty()).then(|| self.respond(&alarms));
+        if response.is_some_and(AlarmResponse::is_stricter) {
+            self.evidence.forget_success();
+        }
+        Ok(Some(HackingCheck { signals, success_drop, alarms, response, saved }))
     }
 
     /// What the reward model calls success, against the reference; nothing where there is none.
@@ -240,10 +254,12 @@ impl HackingMonitor {
         Ok(current.model.check_ood(&stacks(frames))?.unwrap_or_default())
     }
 
-    /// Makes the reward stricter, if that was asked for.
-    fn respond(&self) -> AlarmResponse {
+    /// Makes the reward stricter, if that was asked for. Where all that happened is that less is rewarded, it is strict enough.
+    fn respond(&self, alarms: &[Alarm]) -> AlarmResponse {
+        let is_drop_alone = alarms.iter().all(|alarm| alarm.signal == Signal::SuccessDrop);
         match self.settings.action {
             AlarmAction::Warn => AlarmResponse::Warned,
+            AlarmAction::Terminal | AlarmAction::RaiseThreshold if is_drop_alone => AlarmResponse::Warned,
             AlarmAction::Pause => AlarmResponse::Pause,
             AlarmAction::Terminal => {
                 AlarmResponse::Terminal { is_new: self.monitored.adjust(Adjustment::Terminal) }

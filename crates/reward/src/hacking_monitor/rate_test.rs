@@ -14,6 +14,15 @@ pub(super) fn chance_above(look: LookCount, rate: f64) -> f64 {
         return 1.0;
     }
     let odds = rate / (1.0 - rate);
+    // From where the terms fall: the first of many is too small for a number where few were seen.
+    if (look.seen as f64) < rate * look.looked_at as f64 {
+        let (mut term, mut below) = (binomial(look.looked_at, look.seen - 1, rate), 0.0);
+        for seen in (0..look.seen).rev() {
+            below += term;
+            term *= seen as f64 / (odds * (look.looked_at - seen + 1) as f64);
+        }
+        return (1.0 - below).max(0.0);
+    }
     let (mut term, mut sum) = (binomial(look.looked_at, look.seen, rate), 0.0);
     for seen in look.seen..=look.looked_at {
         sum += term;
@@ -74,9 +83,13 @@ mod tests {
     #[test]
     fn a_share_is_tested_against_a_limit() {
         // scipy.stats.binom.sf(seen - 1, looked_at, rate)
-        for (looked_at, seen, rate, expected) in
-            [(64, 30, 0.3, 0.003_279_442_089), (10, 0, 0.3, 1.0), (256, 20, 0.05, 0.033_640_094_828)]
-        {
+        for (looked_at, seen, rate, expected) in [
+            (64, 30, 0.3, 0.003_279_442_089),
+            (10, 0, 0.3, 1.0),
+            (256, 20, 0.05, 0.033_640_094_828),
+            (256, 10, 0.05, 0.827374095566),
+            (2048, 36, 0.5, 1.0),
+        ] {
             let found = chance_above(LookCount { looked_at, seen }, rate);
             assert!((found - expected).abs() < 1e-8 * expected, "{seen} of {looked_at}: {found}");
         }

@@ -24,6 +24,9 @@ pub enum Signal {
     SecondOpinion,
     /// The share of rewarded frames whose state is unlike those that the run was first rewarded for.
     Drift,
+    /// By how much the share of episodes in which the reward sees success is below that of all checks before. Policies learn to be
+    /// rewarded: where the reward falls, the policy broke, or what it does now is no longer what the reward knows.
+    SuccessDrop,
 }
 
 impl Signal {
@@ -39,6 +42,7 @@ impl Signal {
             Self::Disagreement => "disagreement",
             Self::SecondOpinion => "second_opinion",
             Self::Drift => "drift",
+            Self::SuccessDrop => "success_drop",
         }
     }
 }
@@ -66,6 +70,8 @@ pub struct Signals {
     pub second_opinion: Option<LookCount>,
     /// [`Signal::Drift`].
     pub drift: Option<LookCount>,
+    /// Episodes in which the reward sees no success, among all: [`Signal::SuccessDrop`] goes by how this rises.
+    pub unrewarded: Option<LookCount>,
 }
 
 /// What a check goes by.
@@ -141,6 +147,8 @@ impl Signals {
             disagreement: count(|check| check.is_uncertain),
             second_opinion: second_opinion.filter(enough_of),
             drift: drift.filter(enough_of),
+            unrewarded: Some(LookCount { looked_at: episodes.len(), seen: episodes.len() - solved.len() })
+                .filter(enough_of),
         }
     }
 
@@ -155,6 +163,7 @@ impl Signals {
             Signal::Disagreement => self.disagreement,
             Signal::SecondOpinion => self.second_opinion,
             Signal::Drift => self.drift,
+            Signal::SuccessDrop => self.unrewarded,
         }
     }
 
@@ -162,7 +171,8 @@ impl Signals {
     #[must_use]
     pub fn values(&self) -> Vec<(String, f64)> {
         let rate = |signal: Signal| (signal.name(), self.count(signal).and_then(LookCount::rate));
-        let values = COUNTED.map(rate).into_iter().chain([
+        let rates = COUNTED.into_iter().filter(|signal| *signal != Signal::SuccessDrop).map(rate);
+        let values = rates.chain([
             (Signal::Concentration.name(), self.concentration),
             ("first_success", self.first_success),
             ("lost", self.lost),
@@ -227,7 +237,7 @@ pub struct Alarm {
 }
 
 /// The signals that are counts, each with evidence of its own.
-pub(super) const COUNTED: [Signal; 7] = [
+pub(super) const COUNTED: [Signal; 8] = [
     Signal::FalseSuccess,
     Signal::EarlySuccess,
     Signal::Dithering,
@@ -235,7 +245,12 @@ pub(super) const COUNTED: [Signal; 7] = [
     Signal::Disagreement,
     Signal::SecondOpinion,
     Signal::Drift,
+    Signal::SuccessDrop,
 ];
+
+/// By how many standard deviations of one episode success may fall without a reason for an alarm: policies have their ups and downs.
+/// From 0.85 that is 3.6 points, from 0.5 five.
+const TOLERATED_DROP: f64 = 0.1;
 
 /// The evidence of a run, over all its checks. The share of false alarms is divided among the signals that the run has.
 #[derive(Debug, Clone)]
@@ -255,19 +270,36 @@ impl RunEvidence {
             Signal::SecondOpinion => Some(limits.second_opinion),
             Signal::Drift => Some(limits.drift),
             // How a run begins is the measure of these.
-            Signal::EarlySuccess | Signal::Dithering | Signal::Concentration => None,
+            Signal::EarlySuccess | Signal::Dithering | Signal::Concentration | Signal::SuccessDrop => None,
         };
         let counted: Vec<Signal> = COUNTED.into_iter().filter(|signal| signals.contains(signal)).collect();
-        let monitor = |signal: Signal| (signal, RateMonitor::new(never_above(signal)));
+        let tolerated = |signal: Signal| if signal == Signal::SuccessDrop { TOLERATED_DROP } else { 0.0 };
+        let monitor =
+            |signal: Signal| (signal, RateMonitor::new(never_above(signal)).tolerating(tolerated(signal)));
         Self { limits, rates: counted.into_iter().map(monitor).collect() }
+    }
+
+    /// [`Signal::SuccessDrop`] of a check that has not been taken into account yet.
+    #[must_use]
+    pub fn success_drop(&self, signals: &Signals) -> Option<f64> {
+        let (_, monitor) = self.rates.iter().find(|(signal, _)| *signal == Signal::SuccessDrop)?;
+        Some(signals.unrewarded?.rate()? - monitor.usual()?)
+    }
+
+    /// From now on less is rewarded, by a reward that was made stricter: what was rewarded before is no measure for that.
+    pub fn forget_success(&mut self) {
+        let of_success = self.rates.iter_mut().filter(|(signal, _)| *signal == Signal::SuccessDrop);
+        of_success.for_each(|(_, monitor)| monitor.forget());
     }
 
     /// The alarms of one check.
     pub fn check(&mut self, signals: &Signals) -> Vec<Alarm> {
         let share = self.limits.false_alarms / self.rates.len().max(1) as f64;
         let risen = |(signal, monitor): &mut (Signal, RateMonitor)| {
-            let RisenRate { rate: value, limit } = monitor.take(signals.count(*signal)?, share)?;
-            Some(Alarm { signal: *signal, value, limit })
+            let RisenRate { rate, limit, usual } = monitor.take(signals.count(*signal)?, share)?;
+            // A drop is told as one, not as what is left.
+            let from = usual.filter(|_| *signal == Signal::SuccessDrop).unwrap_or(0.0);
+            Some(Alarm { signal: *signal, value: rate - from, limit: limit - from })
         };
         let mut alarms: Vec<Alarm> = self.rates.iter_mut().filter_map(risen).collect();
         let concentrated = signals.concentration.zip(self.limits.concentration);
@@ -282,6 +314,8 @@ impl RunEvidence {
 
 #[cfg(test)]
 mod tests {
+    use plaudit_core::{Rng, Seed};
+
     use super::super::FirstEpisodes;
     use super::*;
 
@@ -371,6 +405,107 @@ mod tests {
         assert_eq!(names(&rich, &known, Limits { concentration: Some(0.6), ..limits }), ["concentration"]);
         let far: Vec<_> = (0..40).map(|i| OodCheck { is_ood: i % 2 == 0, is_uncertain: false }).collect();
         assert_eq!(names(&of(|_| episode(22, true, 0, 20.0)), &far, limits), ["ood_frames"]);
+    }
+
+    /// Checks of which each has this share of its episodes rewarded.
+    fn with_rewarded(rng: &mut Rng, share: f64, count: usize) -> Signals {
+        let unsolved = EpisodeSummary { steps: 50, ..EpisodeSummary::default() };
+        let one = |rng: &mut Rng| if rng.unit() < share { episode(22, true, 0, 20.0) } else { unsolved };
+        let episodes: Vec<_> = (0..count).map(|_| one(rng)).collect();
+        Signals::of(CheckInput { episodes: &episodes, ..CheckInput::default() })
+    }
+
+    #[test]
+    fn success_that_falls_is_told_as_a_drop() {
+        let mut rng = Seed::new(1).purpose("drop").rng();
+        let mut evidence = RunEvidence::new(Limits::default(), &[Signal::SuccessDrop, Signal::Drift]);
+        for _ in 0..4 {
+            assert!(evidence.check(&with_rewarded(&mut rng, 0.8, 48)).is_empty());
+        }
+        let broken = with_rewarded(&mut rng, 0.05, 48);
+        let drop = evidence.success_drop(&broken).unwrap();
+        assert!(drop > 0.6 && drop < 0.9, "{drop}");
+        let alarms = evidence.check(&broken);
+        let [Alarm { signal: Signal::SuccessDrop, value, limit }] = alarms[..] else { panic!("{alarms:?}") };
+        assert!((value - drop).abs() < 1e-9 && limit > 0.03 && limit < 0.05, "{alarms:?}");
+        assert!(
+            broken.values().iter().all(|(name, _)| name != "hacking/success_drop"),
+            "not as what is left"
+        );
+    }
+
+    #[test]
+    fn a_stricter_reward_is_no_drop() {
+        let mut rng = Seed::new(2).purpose("drop").rng();
+        let mut evidence = RunEvidence::new(Limits::default(), &[Signal::SuccessDrop]);
+        for _ in 0..4 {
+            assert!(evidence.check(&with_rewarded(&mut rng, 0.9, 128)).is_empty());
+        }
+        evidence.forget_success();
+        for _ in 0..8 {
+            assert!(evidence.check(&with_rewarded(&mut rng, 0.5, 128)).is_empty());
+        }
+        assert!(!evidence.check(&with_rewarded(&mut rng, 0.1, 128)).is_empty());
+    }
+
+    /// Success that stays, rises, or falls by no more than is tolerated raises no alarm in 99 of 100 runs of forty checks; one
+    /// that falls by 15 points within four checks raises one soon.
+    #[test]
+    fn success_may_rise_and_waver() {
+        let first_alarm = |seed: u64, share: fn(usize) -> f64| {
+            let mut rng = Seed::new(seed).purpose("waver").rng();
+            let mut evidence = RunEvidence::new(Limits::default(), &[Signal::SuccessDrop, Signal::Drift]);
+            (0..40).find(|check| !evidence.check(&with_rewarded(&mut rng, share(*check), 128)).is_empty())
+        };
+        let quiet: [fn(usize) -> f64; 4] = [
+            |_| 0.85,
+            |check| 0.6 + 0.01 * check as f64,
+            |check| if check % 10 < 5 { 0.9 } else { 0.86 },
+            |check| 0.95 - 0.001 * check as f64,
+        ];
+        for (number, share) in quiet.into_iter().enumerate() {
+            let alarms = (0..200).filter(|seed| first_alarm(*seed, share).is_some()).count();
+            assert!(alarms <= 4, "{number}: {alarms} of 200");
+        }
+        let falls = |check: usize| 0.9 - 0.0375 * check.saturating_sub(20).min(4) as f64;
+        let late =
+            (0..200).filter(|seed| !first_alarm(*seed, falls).is_some_and(|at| (20..28).contains(&at)));
+        let late = late.count();
+        assert!(late <= 20, "{late} of 200 not within four checks of having fallen");
+    }
+
+    /// The promise for a whole run: with every signal at a constant rate, 2,000 runs of forty checks raise alarms in at most 5 %.
+    #[test]
+    fn runs_with_all_signals_raise_alarms_as_rarely_as_promised() {
+        const RUNS: u64 = 2000;
+        let has_alarm = |seed: &u64| {
+            let mut rng = Seed::new(*seed).purpose("family").rng();
+            let mut evidence = RunEvidence::new(Limits::default(), &COUNTED);
+            let mut count = |looked_at: usize, rate: f64| LookCount {
+                looked_at,
+                seen: (0..looked_at).filter(|_| rng.unit() < rate).count(),
+            };
+            (0..40).any(|_| {
+                let wrong = count(64, 0.1);
+                let signals = Signals {
+                    compared: Some(SuccessComparison { called: 64, right: 64 - wrong.seen }),
+                    unusual: Some(UnusualEpisodes {
+                        dithering: count(64, 0.05),
+                        early_success: count(64, 0.02),
+                    }),
+                    ood_frames: Some(count(64, 0.01)),
+                    disagreement: Some(count(64, 0.02)),
+                    second_opinion: Some(count(64, 0.2)),
+                    drift: Some(count(64, 0.05)),
+                    unrewarded: Some(count(64, 0.4)),
+                    ..Signals::default()
+                };
+                !evidence.check(&signals).is_empty()
+            })
+        };
+        let alarms = (0..RUNS).filter(has_alarm).count();
+        // Three standard deviations of a share of 5 % in 2,000 runs are 0.015.
+        assert!((alarms as f64) < (0.05 + 0.015) * RUNS as f64, "{alarms} of {RUNS}");
     }
 
     #[test]

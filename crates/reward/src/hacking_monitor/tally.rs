@@ -54,11 +54,15 @@ pub struct Tally {
 /// Frames before success in which the reward may see it already, as in an audit: those of arriving.
 const GRACE: usize = AuditRule::DEFAULT.grace;
 
+/// Each further rewarded frame of an episode takes the place of the one that is kept, one time in so many: later ones are likelier. What
+/// passes before a camera on the way to success is rewarded for a moment in many honest episodes, and hides what the reward is for.
+const LATER: usize = 4;
+
 #[derive(Debug, Clone, Default)]
 struct Unfinished {
     summary: EpisodeSummary,
     solved_now: bool,
-    /// One of its rewarded frames: frames of one episode are alike, and are no evidence beside each other.
+    /// One of its rewarded frames, rather a later one: frames of one episode are alike, and are no evidence beside each other.
     kept: Option<RewardedFrame>,
     /// Of the newest frames, newest first, which the reward called solved and the truth did not.
     doubtful: [bool; GRACE],
@@ -103,8 +107,7 @@ impl Tally {
                 row.take(now, true_success);
                 if now {
                     row.summary.first_success.get_or_insert(row.summary.steps);
-                    // Every rewarded frame of an episode is as likely to be kept as any other.
-                    if self.rng.below(row.summary.called_frames) == 0 {
+                    if row.kept.is_none() || self.rng.below(LATER) == 0 {
                         let obs = segment.outcome(t, b).to_obs();
                         row.kept = Some(RewardedFrame { obs, true_success });
                     }

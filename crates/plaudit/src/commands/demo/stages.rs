@@ -193,7 +193,7 @@ impl StageBuilder<'_> {
                     words(&[
                         &format!("train pickcube_ppo_resnet_reward reward.model.model_path={model}"),
                         &format!("actor.seed={seed} env.train.seed={seed}"),
-                        "reward.hacking_monitor.every=10 reward.hacking_monitor.compare_with=none",
+                        "reward.hacking_monitor.every=1 reward.hacking_monitor.compare_with=none",
                         &format!("runner.logger.log_path={}", self.within(POLICY)),
                     ]),
                     self.cloning(),

@@ -353,7 +353,7 @@ choice! {
 block! {
     /// The hacking monitor: checks for reward hacking while a policy learns. See docs/hacking-monitor.md.
     HackingMonitorSettings as HackingMonitorSettingsWritten {
-        /// Updates between checks. 0: off.
+        /// Updates between checks; 1 is best, since one update can break a policy. 0: off.
         every: u64 = 0,
         /// What is done about an alarm. Frames for labelling are kept in any case.
         action: AlarmAction = AlarmAction::Warn,
@@ -365,8 +365,8 @@ block! {
         /// The second model, which is asked about rewarded frames. Not set: the `second_model` beside the reward model's checkpoint,
         /// where `reward train` left one. With `compare_with: model` it is the reference.
         model: RewardModelSettings = RewardModelSettings::default(),
-        /// The share of honest runs in which any signal may raise an alarm, over all checks. A signal raises one if its rate has risen
-        /// above the upper confidence bound of the first checks, or is above one of the following rates.
+        /// The share of honest runs in which any signal may raise an alarm, over all checks. A signal raises one if an exact test says that
+        /// its rate has risen above that of the checks before, or is above one of the following rates.
         #[range(Range::AboveTo(0.0, 0.5))]
         false_alarms: f64 = 0.05,
         /// Alarm, whatever the run begins with: a larger share of false successes.
