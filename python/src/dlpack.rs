@@ -341,14 +341,13 @@ fn wrong(what: String) -> PyErr {
     input(what, format!("expected {EXPECTED}"))
 }
 
-/// What a tensor on a GPU would be taken as: its address, shape and strides; nothing if it goes by way of the CPU. Takes and gives back.
+/// Where a tensor lies, its shape and its strides.
+type Place = (u64, Vec<usize>, Vec<usize>);
+
+/// What a tensor on a GPU would be taken as; nothing if it goes by way of the CPU. Takes and gives back.
 #[pyfunction]
 #[pyo3(signature = (tensor, index = 0, stream = 3))]
-pub(crate) fn dlpack_of(
-    tensor: &Bound<'_, PyAny>,
-    index: usize,
-    stream: u64,
-) -> PyResult<Option<(u64, Vec<usize>, Vec<usize>)>> {
+pub(crate) fn dlpack_of(tensor: &Bound<'_, PyAny>, index: usize, stream: u64) -> PyResult<Option<Place>> {
     if !is_on_gpu(tensor, index)? {
         return Ok(None);
     }

@@ -88,8 +88,18 @@ pub(crate) fn cpu_scores_faster(
     const THREADS: usize = 16;
     const PIXELS: usize = 128 * 128;
     let [_, height, width] = settings.image_size;
-    let is_small = settings.arch == Arch::Resnet18 && height * width <= PIXELS;
-    settings.precision == Precision::Fp32 && is_small && images_at_once <= IMAGES && threads >= THREADS
+    let is_such_a_network = match settings.arch {
+        Arch::Resnet18 => height * width <= PIXELS,
+        // Level on one image, or not timed, or faster on the GPU.
+        Arch::Resnet10
+        | Arch::Resnet10Spatial
+        | Arch::Resnet34
+        | Arch::Resnet50
+        | Arch::Resnet101
+        | Arch::Resnet152 => false,
+    };
+    let is_fp32 = settings.precision == Precision::Fp32;
+    is_fp32 && is_such_a_network && images_at_once <= IMAGES && threads >= THREADS
 }
 
 /// Says why a free choice is the CPU, where there is a GPU.
