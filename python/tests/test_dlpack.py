@@ -48,18 +48,23 @@ class Versioned(ctypes.Structure):
     ]
 
 
-python = ctypes.pythonapi
+# A handle of its own: others say what functions of `ctypes.pythonapi` take, and differently.
+python = ctypes.PyDLL(None)
 Destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 python.PyCapsule_New.restype = ctypes.py_object
 python.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, Destructor]
 python.PyCapsule_IsValid.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
 
 
+# Capsules keep the address of a name and of a function, and may go after their tensor: nothing that they point to ever goes.
+KEPT = []
+
+
 class OnAGpu:
     """A tensor that makes capsules as torch does: one that nobody took gives back what is in it when it goes."""
 
     def __init__(self, shape, strides=None, *, versioned=True, device=(CUDA, 0), inside=None, **fields):
-        self.device, self.versioned, self.released, self.streams, self.kept = device, versioned, 0, [], []
+        self.device, self.versioned, self.released, self.streams = device, versioned, 0, []
         kind, index = inside or device
         tensor = Tensor(
             data=ADDRESS, device_kind=kind, device_index=index, axes=len(shape), code=UNSIGNED, bits=8, lanes=1,
@@ -92,9 +97,9 @@ class OnAGpu:
             if python.PyCapsule_IsValid(capsule, name):
                 self.release(ctypes.addressof(self.held))
 
-        # As long as the tensor: capsules keep the address of the name, and call what is here.
-        self.kept += [name, Destructor(gone)]
-        return python.PyCapsule_New(ctypes.addressof(self.held), name, self.kept[-1])
+        destructor = Destructor(gone)
+        KEPT.append((self, name, destructor))
+        return python.PyCapsule_New(ctypes.addressof(self.held), name, destructor)
 
 
 def taken(tensor, index=0):
@@ -203,4 +208,5 @@ def test_a_capsule_that_was_taken_is_not_taken_again():
     assert taken(tensor)
     with pytest.raises(plaudit.InputError, match="somebody has taken already"):
         dlpack_of(tensor)
+    tensor.capsule = None  # it goes now, and not with the interpreter, when nothing can be called any more
     assert tensor.released == 1
