@@ -155,7 +155,7 @@ class Nested(gym.vector.VectorEnv):
         info = {"success": never}
         if over.any():
             info |= {"final_observation": self.shown(3), "_final_observation": self.numbers(over)}
-        reward = self.numbers(np.zeros(self.num_envs, np.float32))
+        reward = self.numbers(np.zeros(self.num_envs, np.int64))
         return self.shown(self.steps % 3), reward, never, self.numbers(over), info
 
 

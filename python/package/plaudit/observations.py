@@ -16,7 +16,10 @@ def as_array(value: Any) -> np.ndarray:
 
 def like(values: np.ndarray, other: Any) -> Any:
     """Values as another is: simulators on a GPU speak in tensors, and so do who learns from them."""
-    return other.new_tensor(values) if hasattr(other, "new_tensor") else values
+    if not hasattr(other, "new_tensor"):
+        return values
+    # A reward that is counted or true is still one of fractions when it is learned.
+    return (other if other.is_floating_point() else other.float()).new_tensor(values)
 
 
 def is_image(value: np.ndarray, axes: int = 3) -> bool:

@@ -221,9 +221,9 @@ class VectorRewardWrapper(VectorWrapper):
         obs, given, *ends, info = self.env.step(actions)
         reward, terminated, truncated = (as_array(column) for column in (given, *ends))
         views, state = self._shown(obs)
-        over = terminated | truncated
-        success = as_array(info.get("success", np.zeros(self._rewarder.num_envs, bool))).astype(bool)
-        fresh = self._over if self._mode == AutoresetMode.NEXT_STEP else np.zeros(self._rewarder.num_envs, bool)
+        over = (terminated | truncated).astype(bool)
+        success = as_array(info.get("success", np.zeros_like(over))).astype(bool)
+        fresh = self._over if self._mode == AutoresetMode.NEXT_STEP else np.zeros_like(over)
         if self._mode == AutoresetMode.SAME_STEP and over.any():
             led_to = self._last(views, state, info, over)
             result = self._rewarder.step(*led_to, reward, terminated, truncated, success)
@@ -249,7 +249,7 @@ class VectorRewardWrapper(VectorWrapper):
         """What the step led to: the last observation of environments that ended, what is seen of the others."""
         final = info.get("final_obs", info.get("final_observation"))
         if final is None:
-            hint = "say when they reset themselves: metadata[\"autoreset_mode\"]"
+            hint = "say in metadata['autoreset_mode'] when they reset themselves"
             raise InputError("an episode ended, and info has no final_obs", hint)
         views = {name: images.copy() for name, images in views.items()}
         state = state.copy()
@@ -282,4 +282,6 @@ class VectorRewardWrapper(VectorWrapper):
 
 def _row(final: Any, row: int) -> Any:
     """One environment's last observation: they come as an array of observations, or as arrays in dicts."""
-    return {name: _row(values, row) for name, values in final.items()} if isinstance(final, Mapping) else final[row]
+    if isinstance(final, Mapping):
+        return {name: _row(values, row) for name, values in final.items()}
+    return final[row]

@@ -2,7 +2,8 @@
 //!
 //! A task stays the same while a policy learns it, and so do the states in which it is solved. Each rewarded frame is compared with
 //! its nearest neighbour among those of the first checks; one that is further away than 95 in 100 of those are from each other is
-//! unlike them. Distances account for what goes together ([`Whitening`]): a cube beside its goal is far from all that were at theirs. Frames must be of different episodes: those of one are alike.
+//! unlike them. Distances account for what goes together ([`Whitening`]): a cube beside its goal is far from all that were at theirs.
+//! Frames must be of different episodes: those of one are alike.
 
 use super::whitening::Whitening;
 use super::{LookCount, RewardedFrame};

@@ -7,8 +7,9 @@
 //! A policy that is rewarded by a model finds what the model rewards, which need not be the task. One signal compares with
 //! the truth, where somebody knows it: what the model calls solved, where it does so, and is not. The others need no ground truth: reward that
 //! a few episodes collect, success that suddenly comes early, success that goes on and off, frames that are out of distribution: like none
-//! of the successes the model knows, frames about which the model does not agree with itself or with a second model, frames that are unlike those the run
-//! was first rewarded for, and success that the model sees less and less, since an honest policy learns to be rewarded. Where only the ends of episodes are rewarded, the first three are always the same, and left out.
+//! of the successes the model knows, frames about which the model does not agree with itself or with a second model, frames that are
+//! unlike those the run was first rewarded for, and success that the model sees less and less, since an honest policy learns to be
+//! rewarded. Where only the ends of episodes are rewarded, the first three are always the same, and left out.
 //! Each signal but the first is a count, and evidence that its rate has risen is gathered over all checks ([`RateMonitor`]), so that
 //! honest runs raise alarms as rarely as stated, however often they are checked.
 //!
